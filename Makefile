@@ -1,0 +1,50 @@
+# `make check` is what CI runs, in this order. Each target can be run alone; tests come last.
+
+PYTHON ?= python3
+# The lowest dependency versions have wheels for Python 3.11.
+PYTHON_LOWEST ?= $(or $(shell command -v python3.11),$(PYTHON))
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOWEST := .venv-lowest
+
+.DEFAULT_GOAL := check
+.NOTPARALLEL:
+.PHONY: check venv lint types layers lowest bench test
+
+check: export CI := true
+check: venv lint types layers lowest bench test
+
+venv: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	@touch $@
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: venv
+	$(BIN)/mypy
+
+layers: venv
+	$(BIN)/lint-imports
+
+$(LOWEST)/installed: pyproject.toml requirements/lowest.txt
+	$(PYTHON_LOWEST) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet "pip>=25.1"
+	$(LOWEST)/bin/python -m pip install --quiet --constraint requirements/lowest.txt --editable . --group test
+	@touch $@
+
+lowest: $(LOWEST)/installed
+	$(LOWEST)/bin/python -m pytest --lowest -m "not engine and not slow" tests/unit tests/contracts
+
+bench: venv
+	$(BIN)/python benchmarks/fit.py --quick --gate
+	$(BIN)/python benchmarks/certificates.py --quick
+
+test: venv
+	$(BIN)/python -m pytest

@@ -1,0 +1,44 @@
+"""Calibrant: probabilities that mean what they say, with a proof of how far off they can be."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "BetaScaling": "calibrators.parametric",
+    "CalibratedClassifier": "calibrators.classifier",
+    "Calibration": "export.document",
+    "CalibrantWarning": "arrays",
+    "Certificate": "guarantees.certificates",
+    "DocumentError": "export.document",
+    "Grid": "numerics",
+    "GroupedTally": "tallies",
+    "HistogramBinning": "calibrators.binning",
+    "InputError": "arrays",
+    "IsotonicCalibrator": "calibrators.isotonic",
+    "PlattScaling": "calibrators.parametric",
+    "Refusal": "guarantees.certificates",
+    "Tally": "tallies",
+    "crossfit": "calibrators.crossfit",
+    "load": "export.document",
+    "plan": "guarantees.planning",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used: importing the package stays as cheap as importing numpy."""
+    if name == "__version__":
+        return import_module("calibrant.guarantees.provenance").library_version()
+    if name not in _HOMES:
+        raise AttributeError(f"module 'calibrant' has no attribute {name!r}")
+    value = getattr(import_module(f"calibrant.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Public names, loaded or not."""
+    return [*__all__, "__version__"]

@@ -1,0 +1,223 @@
+"""Any column of any library into a numpy array, and the questions asked of it in few passes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays.errors import InputError
+
+CHUNK = 1 << 16  # rows per step of a chunked pass: small enough for the second of two reads to come from cache
+EXACT = 2**53  # whole numbers below this are exact in float64
+_REAL = (numbers.Real, Decimal, np.bool_)  # what an object column of numbers may hold
+
+
+def read_column(values: object, name: str) -> NDArray[Any]:
+    """One column as a 1-D numpy array of whatever dtype it has."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array: drop the masked rows and pass a plain array, {name}.compressed()")
+    a = np.asarray(values) if isinstance(values, np.ndarray) else _convert(values, name)
+    if a.ndim == 2 and a.shape[1] == 1:
+        a = a.reshape(-1)
+    if a.ndim == 0:
+        raise InputError(f"{name} should be a 1d array, not {_describe(values)}: pass one value per row")
+    if a.ndim == 2 and a.shape[1] == 2:
+        raise InputError(
+            f"{name} has shape {a.shape}: pass one column; of a predict_proba matrix pass column 1, the positive class"
+        )
+    if a.ndim != 1:
+        raise InputError(f"{name} has shape {a.shape}: pass one column, that is a 1d array with one value per row")
+    # numpy's variable-width strings carry their own missing value; as objects they take the same road as all other text
+    return a.astype(object) if a.dtype.kind == "T" else a
+
+
+def _convert(values: Any, name: str) -> NDArray[Any]:
+    """Read anything that is not a numpy array yet as one; nulls become NaN, None or the library's own missing value."""
+    if hasattr(values, "nnz") and (hasattr(values, "toarray") or hasattr(values, "todense")):
+        raise InputError(f"{name} is a sparse matrix: pass a dense column, such as {name}.toarray().ravel()")
+    nullable = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
+    try:
+        if isinstance(nullable, np.dtype) and nullable.kind == "f":  # pandas Float64 and double[pyarrow]: no objects
+            return np.asarray(values.to_numpy(dtype=nullable, na_value=np.nan))
+        a = np.asarray(values)
+        if a.ndim == 0 and hasattr(values, "to_numpy"):
+            a = np.asarray(values.to_numpy())
+    except Exception as error:  # foreign objects raise what they like
+        raise InputError(
+            f"{name} of type {type(values).__name__} cannot be read as an array ({error}): "
+            "pass a list, a numpy array or one dataframe column"
+        ) from error
+    if a.dtype.kind in "US" and isinstance(values, (list, tuple)):
+        return np.array(values, dtype=object)  # numpy would spell out the numbers, NaN too, in a list that holds text
+    return a
+
+
+def _describe(values: object) -> str:
+    if values is None:
+        return "None"
+    return "a single value" if np.isscalar(values) else f"an object of type {type(values).__name__}"
+
+
+def read_numbers(values: object, name: str) -> NDArray[Any]:
+    """One column of real numbers, in the dtype it came in; objects become float64 and their missing values NaN."""
+    a = read_column(values, name)
+    if a.dtype.kind in "biuf":
+        return a
+    if a.dtype.kind != "O":
+        _refuse_not_numbers(a[0] if a.size else a.dtype, name)
+    items = a.tolist()
+    examples = dict(zip(map(type, items), items, strict=True))
+    missing = {t for t, v in examples.items() if not isinstance(v, _REAL) and _is_missing(v)}
+    for t, v in examples.items():
+        if t not in missing and not isinstance(v, _REAL):
+            _refuse_not_numbers(v, name)
+    try:
+        return np.array([math.nan if type(v) in missing else v for v in items] if missing else items, dtype=np.float64)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{name} holds a number that float64 cannot hold ({error}): rescale or drop it") from error
+
+
+def read_floats(values: object, name: str, *, keep_float32: bool = False) -> NDArray[Any]:
+    """One contiguous column of float64 (or float32), converted without loss."""
+    a = read_numbers(values, name)
+    if a.dtype.kind in "iu" and a.dtype.itemsize == 8 and a.size and (a.max() > EXACT or a.min() < -EXACT):
+        raise InputError(
+            f"{name} holds whole numbers beyond 2**53, which float64 cannot tell apart: "
+            "rescale them, or pass astype(float) to accept the rounding"
+        )
+    with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite and is reported as such
+        return np.ascontiguousarray(a, dtype=np.float32 if keep_float32 and a.dtype.char == "f" else np.float64)
+
+
+def check_length(a: NDArray[Any], name: str, n: int) -> None:
+    """Refuse a column that is not as long as the scores."""
+    if a.size != n:
+        raise InputError(f"{name} has {a.size} rows but scores has {n}: pass one value per row in both")
+
+
+def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Refuse a word that is not on the list."""
+    if value not in allowed:
+        choices = ", ".join(repr(option) for option in allowed)
+        raise InputError(f"{name} is {value!r}, which is not an option: pass one of {choices}")
+
+
+def value_range(a: NDArray[Any]) -> tuple[float, float]:
+    """Smallest and largest value in one pass over memory; both NaN when there is a NaN."""
+    parts = (a[i : i + CHUNK] for i in range(0, a.size, CHUNK))
+    ends = np.array([(part.min(), part.max()) for part in parts])
+    return float(ends[:, 0].min()), float(ends[:, 1].max())
+
+
+def first_row(a: NDArray[Any], test: Callable[[NDArray[Any]], NDArray[np.bool_]]) -> int | None:
+    """Index of the first row that passes the test; stops at the first chunk that has one."""
+    for i in range(0, a.size, CHUNK):
+        hits = test(a[i : i + CHUNK])
+        if hits.any():
+            return i + int(hits.argmax())
+    return None
+
+
+def without_negative_zero(s: NDArray[Any], low: float) -> NDArray[Any]:
+    """Store -0.0 as 0.0, in a copy, and only when there is one.
+
+    The bits of -0.0 are those of the smallest integer, so one integer minimum finds it.
+    """
+    if low > 0 or math.isnan(low):
+        return s
+    bits = np.dtype(f"i{s.dtype.itemsize}")
+    return s + s.dtype.type(0) if s.view(bits).min() == np.iinfo(bits).min else s
+
+
+def refuse_not_finite(a: NDArray[Any], name: str, fix: str) -> NoReturn:
+    """Say which values are missing or infinite, and what to do."""
+    missing = np.isnan(a)
+    if missing.any():
+        raise InputError(
+            f"{name} has {_count(missing, 'missing value')} (NaN), the first at row {int(missing.argmax())} "
+            f"counted from 0: {fix}"
+        )
+    refuse_infinite(a, name, fix)
+
+
+def refuse_infinite(a: NDArray[Any], name: str, fix: str) -> NoReturn:
+    """Say which values are infinite, and what to do."""
+    infinite = np.isinf(a)
+    raise InputError(
+        f"{name} has {_count(infinite, 'infinity', 'infinities')} (inf), the first at row {int(infinite.argmax())} "
+        f"counted from 0: {fix}"
+    )
+
+
+def _count(mask: NDArray[np.bool_], one: str, many: str = "") -> str:
+    k = int(np.count_nonzero(mask))
+    return f"{k} {one if k == 1 else many or one + 's'}"
+
+
+def _refuse_not_numbers(example: object, name: str) -> NoReturn:
+    if isinstance(example, (str, bytes)):
+        text = example.decode(errors="replace") if isinstance(example, bytes) else str(example)
+        fix = "convert it with astype(float)" if _reads_as_number(text) else "pass the column of numbers"
+        raise InputError(f"{name} holds text such as {text!r}: {fix}")
+    if isinstance(example, (complex, np.complexfloating)):
+        raise InputError(f"{name} holds complex numbers (Complex data not supported): pass real numbers")
+    if isinstance(example, (dt.timedelta, np.timedelta64, dt.date, np.datetime64)):
+        raise InputError(f"{name} holds dates or time spans: pass numbers, for example a span divided by one day")
+    kind = str(example) if isinstance(example, np.dtype) else type(example).__name__
+    raise InputError(f"{name} holds values of type {kind}: pass real numbers")
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def as_set(a: NDArray[Any], name: str) -> set[Any]:
+    """Distinct values, or the sentence that they cannot be compared."""
+    try:
+        return set(a.tolist())
+    except TypeError as error:
+        raise InputError(
+            f"{name} holds values that cannot be compared ({error}): pass one number or text per row"
+        ) from error
+
+
+def refuse_missing(a: NDArray[Any], name: str, fix: str) -> None:
+    """Raise when a column of any dtype has a missing value; the count is paid for only then."""
+    if a.size == 0 or a.dtype.kind in "biuUS":
+        return
+    if a.dtype.kind == "f":
+        missing = np.isnan(a) if math.isnan(value_range(a)[0]) else np.zeros(0, dtype=np.bool_)
+    elif a.dtype.kind in "mM":
+        missing = np.isnat(a)
+    elif any(map(_is_missing, as_set(a, name))):
+        missing = np.fromiter(map(_is_missing, a), dtype=np.bool_, count=a.size)
+    else:
+        return
+    if missing.any():
+        raise InputError(
+            f"{name} has {_count(missing, 'missing value')} (NaN or null), the first at row {int(missing.argmax())} "
+            f"counted from 0: {fix}"
+        )
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, NaT and the like: what is not equal to itself, or will not say."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ArithmeticError):  # pandas.NA has no truth value; a signalling Decimal refuses to compare
+        return True
+    except ValueError:  # an array inside an object column
+        return False

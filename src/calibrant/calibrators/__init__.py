@@ -1,0 +1,1 @@
+"""Methods that fit a map to scores and labels."""

@@ -1,0 +1,164 @@
+"""What every binary calibrator shares: validation, transform, certificate, storage.
+
+A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map, and says what it can promise.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.arrays import InputError, Kind, check_rows
+from calibrant.export.document import Calibration
+from calibrant.guarantees.certificates import IMPOSSIBLE, Certificate, Mode, Refusal, gate
+from calibrant.guarantees.provenance import Provenance, Sampling
+from calibrant.maps import Map
+from calibrant.tallies import Resolution, Tally
+
+
+class BinaryCalibrator(BaseEstimator):
+    """Base of calibrators of one score and two classes.
+
+    Attributes
+    ----------
+    map_ : Map
+        The fitted map: frozen data that applies, prints, compares and exports itself.
+    provenance_ : Provenance
+        Rows, events, score kind and fingerprint of the data behind it.
+    notes_ : tuple of str
+        What was guessed, converted or decided on the way, as sentences.
+    """
+
+    #: Resolutions of a tally that the method can work with.
+    _accepts: ClassVar[tuple[Resolution, ...]] = ("exact", "grid", "bins")
+    #: Whether the method promises never to invert the ranking of two scores.
+    _monotone: ClassVar[bool] = True
+
+    def fit(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        weights: Literal["importance", "counts"] = "importance",
+        groups: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        positive: Any = None,
+        kind: Kind | None = None,
+    ) -> Self:
+        """Fit to one score column and its labels.
+
+        Parameters
+        ----------
+        scores
+            Probabilities, log-odds or any real score: a list, an array, or a pandas, polars or pyarrow column.
+        y
+            Labels: 0/1, booleans, -1/1, or two other values with ``positive=``.
+        sample_weight
+            Weight of each row. They are importance weights unless ``weights="counts"`` declares them as repetition,
+            which keeps every guarantee.
+        groups, time
+            Say that rows depend on each other; no certificate is then issued.
+        positive
+            The label that counts as an event, when labels are not 0/1.
+        kind
+            ``"probability"``, ``"logit"`` or ``"real"``; guessed, and reported in ``notes_``, when not given.
+        """
+        if y is None:
+            raise InputError("y is missing: pass the labels, as in fit(scores, y)")
+        rows = check_rows(
+            scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
+        )
+        sampling: Sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
+        return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
+
+    def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
+        """Fit to a tally, from whatever engine it came; ``sampling`` says what is known about its rows."""
+        return self._fit_tally(tally, sampling, ())
+
+    def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[str, ...]) -> Self:
+        if tally.resolution not in self._accepts:
+            raise InputError(
+                f"{type(self).__name__} cannot work from a tally of resolution {tally.resolution!r}: "
+                f"it needs {' or '.join(map(repr, self._accepts))}"
+            )
+        if not tally.total > 0:
+            raise InputError("the tally is empty: there is nothing to fit to")
+        self.notes_ = notes
+        self.map_ = self._fit_map(tally.rescaled())
+        self.provenance_ = Provenance.of(type(self).__name__, tally, sampling)
+        self.n_features_in_ = 1
+        return self
+
+    def _fit_map(self, tally: Tally) -> Map:
+        """The fitted map; a subclass may leave further attributes ending in an underscore."""
+        raise NotImplementedError
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The frozen result: map, certificate at alpha 0.1 and provenance; what ``save`` writes."""
+        check_is_fitted(self, "map_")
+        return Calibration(self.map_, self.provenance_, self.certificate())
+
+    def transform(self, scores: ArrayLike) -> NDArray[Any]:
+        """Calibrated probabilities, one per score; float32 in gives float32 out, NaN gives NaN."""
+        check_is_fitted(self, "map_")
+        return Calibration(self.map_, self.provenance_, None).transform(scores)
+
+    def predict_proba(self, scores: ArrayLike) -> NDArray[Any]:
+        """Columns ``1 - p`` and ``p``, for pipelines."""
+        p = self.transform(scores)
+        return np.column_stack([1.0 - p, p])
+
+    def fit_transform(self, scores: ArrayLike, y: ArrayLike, **fit_params: Any) -> NDArray[Any]:
+        """Fit, then map the same scores; to judge the result use :func:`calibrant.crossfit` instead."""
+        return self.fit(scores, y, **fit_params).transform(scores)
+
+    def certificate(
+        self, alpha: float = 0.1, *, bound: str = "clopper-pearson", mode: Mode = "simultaneous"
+    ) -> Certificate | Refusal:
+        """What is promised about the fitted map, as a value that prints one sentence; or why nothing is."""
+        check_is_fitted(self, "map_")
+        refusal = gate(self.provenance_)
+        return self._certify(alpha, bound, mode) if refusal is None else refusal
+
+    def _certify(self, alpha: float, bound: str, mode: Mode) -> Certificate | Refusal:
+        return Refusal(IMPOSSIBLE)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
+        self.calibration_.save(path)
+
+    def to_sql(self, column: str, dialect: str = "duckdb") -> str:
+        """The map as one SQL expression over ``column``."""
+        return self.calibration_.to_sql(column, dialect)
+
+    def __str__(self) -> str:
+        """What was fitted, to what, and what is promised."""
+        if not hasattr(self, "map_"):
+            return f"{self!r}, not fitted"
+        data = self.provenance_
+        unit = "rows" if data.weights == "counts" else "weight"
+        lines = [
+            f"{self!r} fitted to {data.n:,.6g} {unit} of {data.kind} scores with {data.events:,.6g} events",
+            f"  {self._describe()}",
+            f"  {self.certificate()}",
+            *(f"  note: {note}" for note in self.notes_),
+        ]
+        return "\n".join(lines)
+
+    def _describe(self) -> str:
+        return repr(self.map_)
+
+    def __sklearn_tags__(self) -> Any:
+        """One-dimensional input, no matrix of features."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags

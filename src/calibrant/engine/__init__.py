@@ -1,0 +1,1 @@
+"""Tallies where the data lives: any frame that narwhals reads, DuckDB and Spark included."""

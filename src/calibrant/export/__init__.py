@@ -1,0 +1,1 @@
+"""Places a fitted map can go: a JSON document, SQL text."""

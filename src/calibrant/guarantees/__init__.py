@@ -1,0 +1,1 @@
+"""What can be promised, from how much data, and the promise itself as a value."""

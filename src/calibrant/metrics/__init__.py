@@ -1,0 +1,1 @@
+"""How far off: numbers about calibration, from a tally."""

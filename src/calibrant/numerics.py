@@ -1,0 +1,325 @@
+"""Numerical ground: log-odds without surprises, the exact grid, guide tables and fingerprints.
+
+Needs numpy alone. Passes over rows work in cache-sized chunks, so that they cost the arithmetic and not the memory
+traffic of their temporaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CHUNK = 1 << 15
+"""Rows per pass: 256 KiB of float64, which stays in the second-level cache."""
+
+CLAMP = 2.0**-32
+"""Scores are moved inside ``[CLAMP, 1 - CLAMP]`` before log-odds are taken, so 0 and 1 have a defined image."""
+
+LOG_ODDS_LIMIT = 36.0
+"""Log-odds are held inside this range before :func:`expit`: from about 36.7 on a double rounds the result to 1."""
+
+FLOAT32_BELOW_ONE = np.float32(1.0 - 2.0**-24)
+FLOAT32_ABOVE_ZERO = np.nextafter(np.float32(0.0), np.float32(1.0))
+
+
+def chunks(length: int, size: int = CHUNK) -> Iterator[slice]:
+    """Consecutive slices that cover ``range(length)``."""
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
+
+
+def logit(p: NDArray[Any], clamp: float = CLAMP) -> Floats:
+    r"""Log-odds :math:`\log(p / (1 - p))` of probabilities moved inside ``[clamp, 1 - clamp]``.
+
+    Examples
+    --------
+    >>> logit(np.array([0.0, 0.5, 1.0])).round(4)
+    array([-22.1807,   0.    ,  22.1807])
+    """
+    inside = np.clip(np.asarray(p, dtype=np.float64), clamp, 1.0 - clamp)
+    return np.asarray(np.log(inside / (1.0 - inside)))
+
+
+def expit(z: NDArray[Any]) -> Floats:
+    r"""Inverse log-odds :math:`1 / (1 + e^{-z})`, strictly inside (0, 1) for every finite or infinite ``z``.
+
+    Examples
+    --------
+    >>> expit(np.array([-1000.0, 0.0, 1000.0])).tolist() == [expit(np.array(-36.0)), 0.5, expit(np.array(36.0))]
+    True
+    """
+    held = np.clip(np.asarray(z, dtype=np.float64), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+    return np.asarray(1.0 / (1.0 + np.exp(-held)))
+
+
+def to_float32(p: Floats) -> NDArray[np.float32]:
+    """Round probabilities to float32 without letting one inside (0, 1) become 0 or 1."""
+    out = p.astype(np.float32)
+    out[(out == 1.0) & (p < 1.0)] = FLOAT32_BELOW_ONE
+    out[(out == 0.0) & (p > 0.0)] = FLOAT32_ABOVE_ZERO
+    return out
+
+
+def log_loss(p: Floats, n: NDArray[Any], events: NDArray[Any]) -> float:
+    r"""Total :math:`-\sum_c [e_c \log p_c + (n_c - e_c) \log(1 - p_c)]` over cells; 0 log 0 counts as 0.
+
+    It is infinite, and not clipped, when a cell holds an event at p = 0 or a non-event at p = 1.
+    """
+    others = n - events
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hit = np.where(events > 0, events * np.log(p), 0.0)
+        miss = np.where(others > 0, others * np.log1p(-p), 0.0)
+    return float(-(hit.sum() + miss.sum()))
+
+
+def float_keys(x: Floats) -> Ints:
+    """Integers that sort as the floats do (NaN excluded); -0.0 and 0.0 get the same key."""
+    bits = (x + 0.0).view(np.int64)
+    return np.asarray(bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)))
+
+
+def _from_keys(keys: Ints) -> Floats:
+    """The floats that :func:`float_keys` made integers of."""
+    return np.asarray(keys ^ ((keys >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))).view(np.float64)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The grid
+# ---------------------------------------------------------------------------------------------------------------------
+
+OCTAVES = 31
+"""Binades of q = min(s, 1 - s) that have cells of their own: 2^-32 <= q < 2^-1."""
+
+POSITION_BITS = 30
+"""Bits of position inside an octave that offsets keep, on every grid."""
+
+_FIRST_OCTAVE = (1023 - 32) << POSITION_BITS  # float64 exponent field of 2^-32, above 30 bits of mantissa
+
+
+@dataclass(frozen=True)
+class Grid:
+    r"""A log-linear grid of cells on [0, 1], computed with exact IEEE operations only.
+
+    With :math:`q = s` below 0.5 and :math:`q = 1 - s` from 0.5 on, octave :math:`o` holds
+    :math:`2^{-o} \le q < 2^{-o+1}`, :math:`o = 2, \dots, 32`, and
+
+    .. math:: t = \lfloor (q\,2^o - 1)\,2^{30} \rfloor
+
+    is the position in it; a cell is the top ``bits`` bits of t. Multiplying by a power of two, subtracting 1 from
+    [1, 2), taking 1 - s for s >= 0.5 and the floor are exact in double precision, so every engine agrees to the cell.
+    Codes are int32, ascend with s and mirror about 0.5: ``code(1 - s) == -code(s)``. Exactly 0, (0, 2^-32), 0.5,
+    (1 - 2^-32, 1) and exactly 1 have cells of their own. Cells below 0.5 are closed on the left, above it on the right.
+
+    Parameters
+    ----------
+    bits
+        Cells per octave are ``2**bits``: 10 gives 63,488 cells and five special ones, 4 gives 992 and five.
+    low, high
+        Range of the scores; anything but (0, 1) is mapped onto it by ``(s - low) * (1 / (high - low))`` first.
+
+    Examples
+    --------
+    >>> Grid().codes(np.array([0.0, 0.25, 0.5, 0.75, 1.0])).tolist()
+    [-31746, -1024, 0, 1024, 31746]
+    """
+
+    bits: int = 10
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse grids whose cells could not be nested or whose range is empty."""
+        if not 0 <= self.bits <= 16:
+            raise ValueError(f"bits must be between 0 and 16, got {self.bits}")
+        if not (self.low < self.high and float(self.high) - float(self.low) < np.inf):
+            raise ValueError(f"the grid's range must be finite and not empty, got [{self.low}, {self.high}]")
+
+    @property
+    def top(self) -> int:
+        """Code of the score ``high``; ``-top`` is the code of ``low``."""
+        return (OCTAVES << self.bits) + 2
+
+    @property
+    def unit(self) -> bool:
+        """Whether the range is [0, 1], so that no affine map comes first."""
+        return self.low == 0.0 and self.high == 1.0
+
+    @property
+    def scale(self) -> float:
+        """What a score's distance from ``low`` is multiplied by; engines may not round a division alike."""
+        return 1.0 / (self.high - self.low)
+
+    def to_unit(self, scores: Floats) -> Floats:
+        """Scores on [0, 1]."""
+        return scores if self.unit else np.where(scores >= self.high, 1.0, (scores - self.low) * self.scale)
+
+    def codes(self, scores: Floats) -> NDArray[np.int32]:
+        """Cell code of each score."""
+        return self.cells(scores)[0].astype(np.int32)
+
+    def cells(self, scores: Floats) -> tuple[Ints, Ints]:
+        """Cell code and in-cell offset of each score, both int64."""
+        s = self.to_unit(scores) + 0.0
+        q = 1.0 - s
+        np.minimum(q, s, out=q)  # s itself below 0.5, where 1 - s is larger
+        offset = q.view(np.int64) >> (52 - POSITION_BITS)
+        drop = POSITION_BITS - self.bits
+        code = (OCTAVES << self.bits) + (_FIRST_OCTAVE >> drop) - (offset >> drop)
+        offset &= (1 << drop) - 1
+        if len(q) and q.min() < 2.0**-32:
+            small = np.flatnonzero(q < 2.0**-32)
+            code[small] = np.where(q[small] > 0.0, self.top - 1, self.top)
+            offset[small] = np.floor(q[small] * 2.0**62).astype(np.int64)
+        sign = s.view(np.int64)  # 2 from the exponent of 0.5 on, else 0, in the two top bits after an octave's shift
+        sign += 1 << 53
+        sign >>= 61
+        sign &= 2
+        sign -= 1
+        code *= sign
+        return code, offset
+
+    def lower_q(self, magnitude: Ints) -> tuple[Floats, Floats]:
+        """Smallest q of the cells ``magnitude`` away from 0.5, and their width in q (0 for the cells 0.5 and 0)."""
+        cell = (OCTAVES << self.bits) - magnitude
+        octave = np.clip(32 - (cell >> self.bits), 1, 32)
+        scale = np.ldexp(1.0, -octave)
+        edge = scale * (1.0 + (cell & ((1 << self.bits) - 1)) * 2.0**-self.bits)
+        width = scale * 2.0**-self.bits
+        edge, width = np.where(cell < 0, 0.0, edge), np.where(cell == -1, 2.0**-32, width)
+        return edge, np.where((magnitude == 0) | (cell == -2), 0.0, width)
+
+    def scores(self, codes: NDArray[Any], mean_offset: Floats) -> Floats:
+        """Mean score of each cell, given the mean of its in-cell offsets; good to 2^-30 of an octave."""
+        codes = codes.astype(np.int64)
+        edge, width = self.lower_q(np.abs(codes))
+        drop = np.where(np.abs(codes) == self.top - 1, POSITION_BITS, POSITION_BITS - self.bits)
+        q = edge + width * np.ldexp(mean_offset, -drop)
+        unit = np.where(codes < 0, q, 1.0 - q)
+        scores = unit if self.unit else self.low + unit * (self.high - self.low)
+        next_cell = self.lower_edges(np.minimum(codes + 1, self.top))
+        highest = np.where(codes == self.top, next_cell, np.nextafter(next_cell, -np.inf))
+        return np.asarray(np.clip(scores, self.lower_edges(codes), highest))  # rounding must not leave the cell
+
+    def lower_edges(self, codes: NDArray[Any]) -> Floats:
+        """Smallest double in each cell: where a step map that separates this cell from the one below has its knot."""
+        codes = codes.astype(np.int64)
+        edge, width = self.lower_q(np.abs(codes))
+        unit = np.where(codes < 0, edge, np.nextafter(1.0 - (edge + width), 1.0))
+        unit = np.where(codes == -self.top + 1, np.nextafter(0.0, 1.0), unit)
+        unit = np.where((codes == 0) | (codes == self.top), np.where(codes == 0, 0.5, 1.0), unit)
+        return unit if self.unit else self._smallest(codes)
+
+    def _smallest(self, codes: Ints) -> Floats:
+        """Smallest score in the range whose code is at least ``codes``, by bisection on the order of doubles."""
+        ends = float_keys(np.array([self.low, self.high]))
+        below, found = np.full(codes.shape, ends[0] - 1), np.full(codes.shape, ends[1])
+        for _ in range(64):
+            middle = (below >> 1) + (found >> 1) + (below & found & 1)
+            reached = self.cells(_from_keys(np.maximum(middle, ends[0])))[0] >= codes
+            found = np.where(reached, np.maximum(middle, ends[0]), found)
+            below = np.where(reached, below, middle)
+        return _from_keys(found)
+
+    def coarsen(
+        self, codes: NDArray[Any], offset: NDArray[Any], n: NDArray[Any], bits: int
+    ) -> tuple[Ints, NDArray[Any]]:
+        """Codes and summed offsets on the grid with fewer ``bits``; exact, cells nest."""
+        drop = self.bits - bits
+        codes = codes.astype(np.int64)
+        magnitude = np.abs(codes)
+        special = (magnitude == 0) | (magnitude >= self.top - 1)
+        cell = (OCTAVES << self.bits) - magnitude
+        inside = (cell & ((1 << drop) - 1)) << (POSITION_BITS - self.bits)
+        coarse = np.where(special, magnitude, (OCTAVES << bits) - (cell >> drop))
+        coarse = np.where(magnitude >= self.top - 1, magnitude - self.top + ((OCTAVES << bits) + 2), coarse)
+        return np.sign(codes) * coarse, offset + np.where(special, 0, inside) * n
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Guide tables
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Guide:
+    """Exact ``np.searchsorted(knots, x, side="right")`` at a cost that does not depend on where the scores crowd.
+
+    A table indexed by the leading bits of the float (sign, exponent and some mantissa) says how many knots lie below
+    that bucket; what is left is one comparison, or a few where knots share a bucket. The buckets follow the score's own
+    binary scale, so rare-event scores near 0 are served as well as ordinary ones.
+    """
+
+    __slots__ = ("_base", "_crowd", "_first", "_knots", "_shift", "_signed")
+
+    LIMIT = 1 << 16
+
+    def __init__(self, knots: Floats) -> None:
+        keys = float_keys(knots)
+        self._knots = np.append(knots, np.nan)  # no score, not even infinity, lies above the sentinel
+        self._signed = bool(len(knots)) and bool(knots[0] < 0.0)
+        self._shift = 0
+        low, high = (int(keys[0]), int(keys[-1])) if len(knots) else (0, 0)
+        while (high >> self._shift) - (low >> self._shift) > self.LIMIT:
+            self._shift += 1
+        self._base = (low >> self._shift) - 1
+        size = (high >> self._shift) - self._base + 2
+        starts = (np.arange(size, dtype=np.int64) + self._base) << self._shift
+        first = np.searchsorted(keys, starts, side="left")
+        self._crowd = int(np.diff(first).max(initial=0))
+        self._first = first.astype(np.int32)
+
+    def locate(self, x: Floats) -> NDArray[np.int32]:
+        """Number of knots at or below each ``x``; NaN lands anywhere and must be masked by the caller."""
+        bits = (x + 0.0).view(np.int64)
+        if self._signed:
+            bits = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+        key = bits >> self._shift
+        np.maximum(key, self._base, out=key)
+        np.minimum(key, self._base + len(self._first) - 1, out=key)
+        key -= self._base
+        index = self._first.take(key)
+        above = x >= self._knots.take(index)
+        index += above
+        if self._crowd > 1:
+            rest = np.flatnonzero(above)
+            rest = rest[x[rest] >= self._knots[index[rest]]]
+            index[rest] = np.searchsorted(self._knots[:-1], x[rest], side="right")
+        return np.asarray(index)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Fingerprints
+# ---------------------------------------------------------------------------------------------------------------------
+
+_EVENT_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xBF58476D1CE4E5B9)
+
+
+def fingerprint(keys: Ints, n: NDArray[Any], events: NDArray[Any]) -> int:
+    r"""A 64-bit sum over cells that adds when tallies add and ignores the order of rows.
+
+    .. math:: F = \sum_c \operatorname{mix}(k_c)\,(n_c + \gamma\, e_c) \bmod 2^{64}
+
+    where ``mix`` is a multiplication and a folded shift. It tells accidental difference from equality; it is not a
+    defence against someone who wants two data sets to collide. Real-valued weights enter by their bit patterns, so
+    there it depends on how weights were summed.
+    """
+    total = np.uint64(0)
+    with np.errstate(over="ignore"):
+        for part in chunks(len(keys)):
+            x = (keys[part].view(np.uint64) + _EVENT_FACTOR) * _MIX
+            x ^= x >> np.uint64(29)
+            x *= _as_bits(n[part]) + _EVENT_FACTOR * _as_bits(events[part])
+            total += x.sum(dtype=np.uint64)
+    return int(total)
+
+
+def _as_bits(count: NDArray[Any]) -> NDArray[np.uint64]:
+    """Integers as they are, floats by bit pattern."""
+    return np.ascontiguousarray(count.astype(np.int64) if count.dtype.kind in "iub" else count).view(np.uint64)

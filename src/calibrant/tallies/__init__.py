@@ -1,0 +1,11 @@
+"""Tally: mergeable counts of (score, label), the one thing that binary one-score work needs of its data.
+
+Rows are scanned once. Fitting, auditing and plotting then cost the number of cells, whatever the number of rows, and
+tallies of days, shards and workers add up to the tally of the whole, bit for bit on integer weights.
+"""
+
+from calibrant.tallies.cells import Cells, Counts
+from calibrant.tallies.grouped import SEGMENT_GRID, GroupedTally, cluster_buckets
+from calibrant.tallies.tally import Resolution, Tally
+
+__all__ = ["SEGMENT_GRID", "Cells", "Counts", "GroupedTally", "Resolution", "Tally", "cluster_buckets"]

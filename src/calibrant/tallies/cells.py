@@ -1,0 +1,120 @@
+"""Columns of a compacted tally, and how they are made and merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import Rows
+from calibrant.numerics import Floats, Grid, Ints, chunks
+
+Counts = NDArray[np.int64] | NDArray[np.float64]
+
+SUMS = ("n", "events", "offset", "rows", "w2")
+"""Columns that add up when cells merge."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """One entry per cell that holds rows, in ascending order of the score."""
+
+    keys: NDArray[Any]
+    """Distinct scores (float64), grid codes (int32) or bin numbers (int32), by the tally's resolution."""
+    n: Counts
+    events: Counts
+    offset: Counts | None = None
+    """Sum of in-cell offsets, on a grid."""
+    rows: Ints | None = None
+    """Physical rows, under importance weights; otherwise n says it."""
+    w2: Floats | None = None
+    """Sum of squared weights, under importance weights; otherwise n says it."""
+    scores: Floats | None = None
+    """Mean score by bin, where a table of bins came with one."""
+
+    def merged(self, keys: NDArray[Any], offset: NDArray[Any] | None) -> Cells:
+        """The same rows under other ``keys`` and offsets, equal keys joined."""
+        order = np.argsort(keys, kind="stable")
+        starts, distinct = distinct_starts(keys[order])
+        columns = {name: getattr(self, name) for name in SUMS} | {"offset": offset}
+        sums = {name: segment_sums(column[order], starts) for name, column in columns.items() if column is not None}
+        means = None
+        if self.scores is not None:
+            means = segment_sums((self.scores * self.n)[order], starts) / np.maximum(sums["n"], 1)
+        return Cells(distinct, scores=means, **sums)
+
+    def joined(self, other: Cells) -> Cells:
+        """Cells of both, equal keys joined."""
+        columns: dict[str, Any] = {}
+        for name in SUMS:
+            if getattr(self, name) is not None or getattr(other, name) is not None:
+                columns[name] = np.concatenate([self._stated(name), other._stated(name)])
+        if self.scores is not None and other.scores is not None:
+            columns["scores"] = np.concatenate([self.scores, other.scores])
+        both = Cells(np.concatenate([self.keys, other.keys]), **columns)
+        return both.merged(both.keys, both.offset)
+
+    def _stated(self, name: str) -> NDArray[Any]:
+        """A column, or what it stands for when weights are counts: n rows, each of weight one."""
+        value = getattr(self, name)
+        return cast(NDArray[Any], self.n if value is None else value)
+
+
+def exact_cells(rows: Rows) -> Cells:
+    """Distinct scores of rows with any weights, by a stable sort."""
+    order = np.argsort(rows.scores, kind="stable")
+    starts, keys = distinct_starts(rows.scores[order])
+    labels = rows.labels[order]
+    sizes = np.diff(starts, append=len(labels))
+    if rows.weights is None:
+        return Cells(keys, sizes, segment_sums(labels.astype(np.int64), starts))
+    weights = rows.weights[order]
+    n, events = segment_sums(weights, starts), segment_sums(weights * labels, starts)
+    if rows.counts:
+        return Cells(keys, n, events)
+    return Cells(keys, n, events, rows=sizes, w2=segment_sums(weights * weights, starts))
+
+
+def grid_cells(rows: Rows, grid: Grid) -> Cells:
+    """One pass of bincounts in chunks; integers throughout unless weights are real numbers."""
+    size, base = 2 * grid.top + 1, grid.top
+    dtype = np.int64 if rows.counts else np.float64
+    by_label: NDArray[Any] = np.zeros(2 * size, dtype=dtype)
+    offset: NDArray[Any] = np.zeros(size, dtype=dtype)
+    sizes, w2 = np.zeros(size, dtype=np.int64), np.zeros(size)
+    for part in chunks(len(rows.scores), 1 << 17):
+        code, inside = grid.cells(rows.scores[part])
+        code += base
+        both = code * 2 + rows.labels[part]
+        if rows.weights is None:  # sums of a chunk stay far below 2^53, where bincount's doubles are exact
+            by_label += np.bincount(both, minlength=2 * size)
+            offset += np.bincount(code, inside, minlength=size).astype(np.int64)
+            continue
+        weights = rows.weights[part]
+        np.add.at(by_label, both, weights)
+        np.add.at(offset, code, weights * inside)
+        if not rows.counts:
+            sizes += np.bincount(code, minlength=size)
+            w2 += np.bincount(code, weights * weights, minlength=size)
+    n = by_label[0::2] + by_label[1::2]
+    keep = np.flatnonzero(n)
+    cells = Cells((keep - base).astype(np.int32), n[keep], by_label[1::2][keep], offset=offset[keep])
+    return cells if rows.counts else replace(cells, rows=sizes[keep], w2=w2[keep])
+
+
+def distinct_starts(ordered: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Where each distinct value of a sorted array starts, and the distinct values."""
+    first = np.append(np.ones(min(1, len(ordered)), dtype=bool), ordered[1:] != ordered[:-1])
+    starts = np.flatnonzero(first)
+    return starts, ordered[starts]
+
+
+def segment_sums(values: NDArray[Any], starts: NDArray[Any]) -> NDArray[Any]:
+    """Sum of each segment that begins at ``starts`` and ends where the next begins; empty segments give 0."""
+    if not len(starts):
+        return np.zeros(0, dtype=values.dtype)
+    sums = np.add.reduceat(np.append(values, values.dtype.type(0)), starts)
+    sums[np.diff(starts, append=len(values)) <= 0] = 0
+    return np.asarray(sums)

@@ -1,0 +1,136 @@
+"""Raw rows in sorted order, score and label in one integer: an exact tally before anyone needs its cells.
+
+On [0, 1] the bit pattern of a double stays below 2^62, so ``(bits << 1) | label`` is exact, sorts as (score, label)
+does and costs one integer sort. Counting distinct scores costs about twice as much again; isotonic regression and
+equal-mass bins do without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.numerics import Floats, Ints, chunks, fingerprint
+from calibrant.tallies.cells import Cells
+
+
+class SortedRows:
+    """Sorted rows of unit weight with scores in [0, 1]."""
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, scores: Floats, labels: NDArray[np.uint8]) -> None:
+        packed = np.empty(len(scores), dtype=np.int64)
+        for part in chunks(len(scores)):
+            np.left_shift(scores[part].view(np.int64), 1, out=packed[part])
+            packed[part] |= labels[part]
+        packed.sort()
+        self._packed = packed
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._packed)
+
+    @property
+    def events(self) -> int:
+        """Number of positive rows."""
+        return int(self._events_from(np.zeros(1, dtype=np.intp)).sum())
+
+    def cells(self) -> Cells:
+        """Distinct scores with their counts."""
+        return self._cells_from(self._distinct_starts())
+
+    def runs(self) -> Cells:
+        """Runs that any isotonic regression would pool: single ones followed by single zeros, or one tied score."""
+        return self._cells_from(self._run_starts())
+
+    def pieces(self) -> Iterator[tuple[Floats, Ints, Ints]]:
+        """Distinct scores with their counts, so many at a time, as slices of :meth:`cells` would give them."""
+        bounds = np.append(self._distinct_starts(), len(self))
+        for part in chunks(len(bounds) - 1):
+            here = bounds[part.start : part.stop + 1]
+            labels = self._packed[here[0] : here[-1]] & 1
+            yield _scores(self._packed[here[:-1]]), np.diff(here), np.add.reduceat(labels, here[:-1] - here[0])
+
+    def score_at(self, rank: NDArray[np.int64]) -> Floats:
+        """Score of the row of each rank, from 1."""
+        return _scores(self._packed[rank - 1])
+
+    def cell_at(self, rank: NDArray[np.int64]) -> tuple[Floats, Ints]:
+        """Score of the row of each rank, and how many rows share it."""
+        bits = self._packed[rank - 1] >> 1
+        below = np.searchsorted(self._packed, bits << 1, side="left")
+        upto = np.searchsorted(self._packed, (bits << 1) | 1, side="right")
+        return bits.view(np.float64), upto - below
+
+    def partition(self, knots: Floats) -> tuple[Ints, Ints]:
+        """Rows and events between inner knots, closed on the left."""
+        inside = np.clip(knots, 0.0, np.nextafter(1.0, 2.0)) + 0.0
+        starts = np.append(0, np.searchsorted(self._packed, inside.view(np.int64) << 1, side="left"))
+        return np.diff(starts, append=len(self)), self._events_from(starts)
+
+    def fingerprint(self) -> int:
+        """The fingerprint of the rows' cells, without building them."""
+        total = 0
+        for part in chunks(len(self)):
+            rows = self._packed[part]
+            total += fingerprint(rows >> 1, np.ones_like(rows), rows & 1)
+        return total & 0xFFFFFFFFFFFFFFFF
+
+    def _cells_from(self, starts: NDArray[np.intp]) -> Cells:
+        return Cells(_scores(self._packed[starts]), np.diff(starts, append=len(self)), self._events_from(starts))
+
+    def _events_from(self, starts: NDArray[np.intp]) -> Ints:
+        """Events in each segment that begins at ``starts`` (ascending, first 0) and ends where the next one begins."""
+        bounds = np.append(starts, len(self))
+        before = np.empty(len(bounds), dtype=np.int64)
+        running, place = 0, 0
+        for part in chunks(len(self)):
+            upto = int(np.searchsorted(bounds, part.stop, side="left"))
+            cumulative = np.cumsum(self._packed[part] & 1)
+            if upto > place:
+                local = bounds[place:upto] - part.start
+                before[place:upto] = running + np.where(local > 0, cumulative[np.maximum(local - 1, 0)], 0)
+                place = upto
+            running += int(cumulative[-1])
+        before[place:] = running
+        return np.diff(before)
+
+    def _distinct_starts(self) -> NDArray[np.intp]:
+        pieces = [np.flatnonzero(~self._tied(part.start, part.stop)) + part.start for part in self._inner_chunks()]
+        return np.concatenate([np.zeros(min(1, len(self)), dtype=np.intp), *pieces])
+
+    def _run_starts(self) -> NDArray[np.intp]:
+        """Where a run begins: from a single 0 to a single 1, and on either side of a tied score.
+
+        Next to a tied score the cut is always kept, and left to the isotonic regression.
+        """
+        pieces = [np.zeros(min(1, len(self)), dtype=np.intp)]
+        for part in self._inner_chunks():
+            here, before = self._packed[part], self._packed[part.start - 1 : part.stop - 1]
+            start = (here & ~before & 1).astype(bool)
+            tied = self._tied(
+                part.start - 1, part.stop + 1
+            )  # of each row with its predecessor, one more on either side
+            if tied.any():
+                start |= tied[:-2] | tied[2:]
+                start &= ~tied[1:-1]
+            pieces.append(np.flatnonzero(start) + part.start)
+        return np.concatenate(pieces)
+
+    def _inner_chunks(self) -> Iterator[slice]:
+        """Chunks of 1, ..., len - 1: the rows that have a predecessor."""
+        return (slice(part.start + 1, part.stop + 1) for part in chunks(max(len(self) - 1, 0)))
+
+    def _tied(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Whether row i has the score of row i - 1, for i in [start, stop); False outside the rows."""
+        out = np.zeros(stop - start, dtype=bool)
+        low, high = max(start, 1), min(stop, len(self))
+        out[low - start : high - start] = (self._packed[low:high] ^ self._packed[low - 1 : high - 1]) <= 1
+        return out
+
+
+def _scores(packed: Ints) -> Floats:
+    return np.asarray((packed >> 1).view(np.float64))

@@ -1,0 +1,399 @@
+"""The Tally."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.numerics import Floats, Grid, Ints, chunks, fingerprint, float_keys
+from calibrant.tallies.cells import Cells, Counts, exact_cells, grid_cells, segment_sums
+from calibrant.tallies.sorted_rows import SortedRows
+
+Resolution = Literal["exact", "grid", "bins"]
+
+HYPERGEOMETRIC_LIMIT = 10**9
+"""From this many rows on numpy's hypergeometric sampler refuses."""
+
+
+class Tally:
+    """Counts of rows and events by score.
+
+    Build one with :meth:`from_arrays` (exact, or on a grid), with :meth:`from_table` from your own bins, or with
+    ``calibrant.engine`` where the data lives. ``a + b`` merges.
+
+    Attributes
+    ----------
+    kind
+        What the scores are: ``"probability"``, ``"logit"`` or ``"real"``.
+    grid
+        The grid, when cells are grid cells, else None.
+    resolution
+        ``"exact"`` (every distinct score), ``"grid"`` or ``"bins"`` (a user's table); methods refuse what it cannot
+        give.
+    counts
+        Whether ``n`` counts rows. False under importance weights, where ``rows`` and ``w2`` (the sum of squared
+        weights) say how much data there really is, and no certificate is issued.
+
+    Examples
+    --------
+    >>> morning = Tally.from_arrays([0.2, 0.2, 0.7], [0, 1, 1])
+    >>> evening = Tally.from_arrays([0.2, 0.9], [0, 1])
+    >>> day = morning + evening
+    >>> day.scores.tolist(), day.n.tolist(), day.events.tolist()
+    ([0.2, 0.7, 0.9], [3, 1, 1], [1, 1, 1])
+    """
+
+    __slots__ = ("_cells", "_edges", "_fingerprint", "_sorted", "counts", "grid", "kind", "resolution")
+
+    def __init__(
+        self,
+        cells: Cells | SortedRows,
+        *,
+        kind: Kind = "probability",
+        grid: Grid | None = None,
+        resolution: Resolution = "exact",
+        counts: bool = True,
+        edges: Floats | None = None,
+    ) -> None:
+        self._sorted = cells if isinstance(cells, SortedRows) else None
+        self._cells = None if isinstance(cells, SortedRows) else cells
+        if self._cells is not None and grid is not None and counts and int(self._cells.n.sum()) >> (33 + grid.bits):
+            raise InputError("more rows than the sums of this grid can hold in 64 bits: use a grid of more bits")
+        self._edges = edges
+        self._fingerprint: str | None = None
+        self.kind: Kind = kind
+        self.grid = grid
+        self.resolution: Resolution = resolution
+        self.counts = counts
+
+    # ------------------------------------------------------------------------------------------------ construction
+
+    @classmethod
+    def from_arrays(
+        cls,
+        scores: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        weights: Literal["importance", "counts"] = "importance",
+        positive: Any = None,
+        kind: Kind | None = None,
+        grid: Grid | None = None,
+    ) -> Tally:
+        """Tally of rows: exact by default, on ``grid`` when one is given. Cost: one sort, or one pass for a grid."""
+        return cls.from_rows(check_rows(scores, y, sample_weight, weights=weights, positive=positive, kind=kind), grid)
+
+    @classmethod
+    def from_rows(cls, rows: Rows, grid: Grid | None = None) -> Tally:
+        """Tally of rows that :func:`calibrant.arrays.check_rows` has passed."""
+        if grid is not None:
+            _check_range(rows.scores, rows.kind, grid)
+            return cls(grid_cells(rows, grid), kind=rows.kind, grid=grid, resolution="grid", counts=rows.counts)
+        if rows.weights is None and rows.kind == "probability":
+            return cls(SortedRows(rows.scores, rows.labels), kind=rows.kind)
+        return cls(exact_cells(rows), kind=rows.kind, counts=rows.counts)
+
+    @classmethod
+    def from_table(
+        cls,
+        n: ArrayLike,
+        events: ArrayLike,
+        *,
+        edges: ArrayLike,
+        scores: ArrayLike | None = None,
+        kind: Kind = "probability",
+    ) -> Tally:
+        """Tally of a user's own bins: ``n`` rows and ``events`` in each, inner ``edges`` between them, lowest first.
+
+        Bin j holds ``edges[j-1] <= score < edges[j]``. ``scores`` are the bins' mean scores; without them, methods that
+        need a score inside the bin refuse the tally.
+        """
+        counts, hits = _whole(n, "n"), _whole(events, "events")
+        inner = np.asarray(edges, dtype=np.float64)
+        if len(counts) != len(hits) or len(inner) != len(counts) - 1:
+            raise InputError(f"{len(counts)} bins need {len(counts)} events and {len(counts) - 1} inner edges")
+        if (hits > counts).any():
+            raise InputError(f"events exceed n in bin {int(np.argmax(hits > counts))}: are the columns swapped?")
+        if not (np.isfinite(inner).all() and (np.diff(inner) > 0).all()):
+            raise InputError("edges must be finite and increase from bin to bin: sort the table by score")
+        filled = np.flatnonzero(counts)
+        means = None if scores is None else np.asarray(scores, dtype=np.float64)
+        if means is not None:
+            ends = (0.0, 1.0) if kind == "probability" else (-np.inf, np.inf)
+            low, high = np.append(ends[0], inner), np.append(inner, ends[1])
+            if means.shape != counts.shape or not ((means >= low) & (means <= high) & np.isfinite(means))[filled].all():
+                raise InputError("scores must hold the mean score of each bin, between its edges, or be left out")
+            means = means[filled]
+        cells = Cells(filled.astype(np.int32), counts[filled], hits[filled], scores=means)
+        return cls(cells, kind=kind, resolution="bins", edges=inner)
+
+    # ----------------------------------------------------------------------------------------------------- columns
+
+    @property
+    def cells(self) -> Cells:
+        """The compacted columns; an exact tally of raw rows compacts itself on first use."""
+        if self._cells is None:
+            self._cells = cast(SortedRows, self._sorted).cells()
+        return self._cells
+
+    @property
+    def scores(self) -> Floats:
+        """Score of each cell: the distinct score itself, or the cell's mean score."""
+        cells = self.cells
+        if self.resolution == "exact":
+            return cast(Floats, cells.keys)
+        if self.grid is not None:
+            return self.grid.scores(cells.keys, cast(Counts, cells.offset) / cells.n)
+        if cells.scores is None:
+            raise InputError("this tally of bins has no mean scores: pass scores= to Tally.from_table")
+        return cells.scores
+
+    @property
+    def n(self) -> Counts:
+        """Rows, or sum of weights, in each cell."""
+        return self.cells.n
+
+    @property
+    def events(self) -> Counts:
+        """Positive rows, or their sum of weights, in each cell."""
+        return self.cells.events
+
+    @property
+    def lower_edges(self) -> Floats:
+        """Smallest score that belongs to each cell; -inf for the first of a user's bins."""
+        if self.resolution == "exact":
+            return cast(Floats, self.cells.keys)
+        if self.grid is not None:
+            return self.grid.lower_edges(self.cells.keys)
+        return np.asarray(np.append(-np.inf, cast(Floats, self._edges))[self.cells.keys])
+
+    @property
+    def edges(self) -> Floats | None:
+        """Inner edges of a user's own bins, else None."""
+        return self._edges
+
+    @property
+    def total(self) -> float | int:
+        """Rows, or sum of weights, overall."""
+        return len(self._sorted) if self._sorted is not None else self.n.sum().item()
+
+    @property
+    def positives(self) -> float | int:
+        """Events overall."""
+        return self._sorted.events if self._sorted is not None else self.events.sum().item()
+
+    @property
+    def effective_size(self) -> float:
+        r""":math:`(\sum w)^2 / \sum w^2`; the number of rows when weights are counts."""
+        if self.counts or self.cells.w2 is None:
+            return float(self.total)
+        return float(self.n.sum() ** 2 / self.cells.w2.sum())
+
+    def __len__(self) -> int:
+        """Number of cells that hold rows."""
+        return len(self.cells.n)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hexadecimal hash of the canonical tally: equal data in any order, shards or repetition give equal text."""
+        if self._fingerprint is None:
+            body = self._sorted.fingerprint() if self._sorted is not None else self._cells_fingerprint()
+            text = f"{self.kind}|{self.resolution}|{self.grid}|{self.total!r}|{self.positives!r}|{body:032x}"
+            if self._edges is not None:
+                means = self.cells.scores
+                text += self._edges.tobytes().hex() + ("" if means is None else means.tobytes().hex())
+            self._fingerprint = hashlib.sha256(text.encode()).hexdigest()[:32]
+        return self._fingerprint
+
+    def _cells_fingerprint(self) -> int:
+        cells = self.cells
+        keys = float_keys(cells.keys) if self.resolution == "exact" else cells.keys.astype(np.int64)
+        body = fingerprint(keys, cells.n, cells.events)
+        return body if cells.offset is None else body << 64 | fingerprint(keys, cells.offset, cells.n)
+
+    # --------------------------------------------------------------------------------------------------- questions
+
+    def pieces(self) -> Iterator[tuple[Floats, Counts, Counts]]:
+        """Scores, rows and events in cache-sized pieces, without building cells that nobody needs."""
+        if self._sorted is not None:
+            yield from self._sorted.pieces()
+            return
+        scores, n, events = self.scores, self.n, self.events
+        for part in chunks(len(scores)):
+            yield scores[part], n[part], events[part]
+
+    def rescaled(self) -> Tally:
+        """Importance weights scaled to add up to the effective size, whatever their unit.
+
+        Counts, and weights that add up to whole numbers everywhere, stay as they are: they mean repetition.
+        """
+        if self.counts or bool((self.n == np.floor(self.n)).all()):
+            return self
+        factor = self.effective_size / self.total
+        cells = self.cells
+        powers = {"n": factor, "events": factor, "offset": factor, "w2": factor**2}
+        scaled: dict[str, Any] = {
+            name: getattr(cells, name) * power for name, power in powers.items() if getattr(cells, name) is not None
+        }
+        return self._with(replace(cells, **scaled), counts=False)
+
+    def score_at(self, weight: NDArray[Any]) -> Floats:
+        """Smallest score up to which at least ``weight`` rows (or sum of weights) lie, for each entry."""
+        if self._sorted is not None:
+            return self._sorted.score_at(np.ceil(weight).astype(np.int64))
+        return self.scores[self._cell_index(weight)]
+
+    def cell_at(self, weight: NDArray[Any]) -> tuple[Floats, Counts]:
+        """Lower edge and rows of the cell that holds the row of each rank, from 1."""
+        if self._sorted is not None:
+            return self._sorted.cell_at(np.asarray(weight, dtype=np.int64))
+        index = self._cell_index(weight)
+        return self.lower_edges[index], self.n[index]
+
+    def _cell_index(self, weight: NDArray[Any]) -> NDArray[np.intp]:
+        if not self.counts:  # sums of real weights that ought to meet the mark may fall short of it by rounding
+            weight = weight * (1.0 - 1e-12)
+        return np.minimum(np.searchsorted(np.cumsum(self.n), weight, side="left"), len(self) - 1)
+
+    def partition(self, knots: Floats) -> tuple[Counts, Counts]:
+        """Rows and events between inner ``knots``, each bin closed on the left; knots must separate whole cells."""
+        if self._sorted is not None:
+            return self._sorted.partition(knots)
+        split = self._splits_a_cell(knots)
+        if split.any():
+            raise InputError(
+                f"the edge {float(knots[split][0])!r} lies inside a cell of this tally: "
+                "use an exact tally, or an edge between two cells"
+            )
+        starts = np.append(0, np.searchsorted(self.lower_edges, knots, side="left"))
+        return segment_sums(self.n, starts), segment_sums(self.events, starts)
+
+    def _splits_a_cell(self, knots: Floats) -> NDArray[np.bool_]:
+        if self.grid is not None:
+            return np.asarray(self.grid.lower_edges(self.grid.codes(knots)) != knots)
+        return np.zeros(len(knots), dtype=bool) if self._edges is None else ~np.isin(knots, self._edges)
+
+    def runs(self) -> tuple[Floats, Counts, Counts]:
+        """Lower edge, rows and events of runs that any isotonic fit would pool, at most one per cell.
+
+        Neighbouring cells whose event rate does not rise belong to one block of every isotonic regression, so they can
+        be joined before it; on raw rows that is every stretch of ones followed by zeros.
+        """
+        if self._sorted is not None:
+            runs = self._sorted.runs()
+            return runs.keys, runs.n, runs.events
+        return self.lower_edges, self.n, self.events
+
+    # ------------------------------------------------------------------------------------------------------ algebra
+
+    def __add__(self, other: Tally) -> Tally:
+        """The tally of both sets of rows together."""
+        if not isinstance(other, Tally):
+            return NotImplemented
+        self._check_alike(other)
+        return self._with(self.cells.joined(other.cells), counts=self.counts and other.counts)
+
+    def _with(self, cells: Cells, counts: bool) -> Tally:
+        return Tally(
+            cells, kind=self.kind, grid=self.grid, resolution=self.resolution, counts=counts, edges=self._edges
+        )
+
+    def _check_alike(self, other: Tally) -> None:
+        if self.kind != other.kind:
+            raise InputError(f"cannot add a tally of {self.kind} scores to one of {other.kind} scores")
+        if self.resolution != other.resolution or self.grid != other.grid:
+            raise InputError(
+                f"cannot add tallies of different resolution ({self._resolution_text()} and "
+                f"{other._resolution_text()}): bring both to one grid with .coarsen()"
+            )
+        if self._edges is not None and not np.array_equal(self._edges, cast(Floats, other._edges)):
+            raise InputError("cannot add tallies of different bins: the edges differ")
+
+    def _resolution_text(self) -> str:
+        return f"grid of {self.grid.bits} bits" if self.grid is not None else self.resolution
+
+    def coarsen(self, grid: Grid | int) -> Tally:
+        """The same rows on a coarser grid, given as a :class:`Grid` or by its bits; exact tallies go to any grid."""
+        if self.resolution == "bins":
+            raise InputError("a tally of your own bins cannot be put on a grid: its scores are not known")
+        target = grid if isinstance(grid, Grid) else Grid(grid, *((self.grid.low, self.grid.high) if self.grid else ()))
+        cells = self.cells
+        if self.grid is None:
+            _check_range(cast(Floats, cells.keys), self.kind, target)
+            codes, inside = target.cells(cast(Floats, cells.keys))
+            offset: NDArray[Any] = inside * cells.n
+        elif target.bits <= self.grid.bits and (target.low, target.high) == (self.grid.low, self.grid.high):
+            codes, offset = self.grid.coarsen(cells.keys, cast(Counts, cells.offset), cells.n, target.bits)
+        else:
+            raise InputError(f"cannot coarsen from {self.grid} to {target}: only fewer bits of the same range nest")
+        merged = cells.merged(codes.astype(np.int32), offset)
+        return Tally(merged, kind=self.kind, grid=target, resolution="grid", counts=self.counts)
+
+    def split(self, size: int, random_state: int = 0) -> tuple[Tally, Tally]:
+        """A random part of ``size`` rows and the rest, drawn on the counts, so order and repetition do not matter.
+
+        The draw is multivariate hypergeometric over (cell, label), which is what choosing rows without replacement does
+        to their tally. It is seeded by ``random_state`` together with the fingerprint of the tally: with the seed
+        alone, the same uniforms would meet the same cells in every data set, and what a certificate promises on average
+        over draws would fail for unlucky seeds. From 10^9 rows on, where numpy's sampler ends, each row joins the part
+        independently: a random split too, of random size.
+        """
+        if not self.counts:
+            raise InputError("only a tally of counts can be split: importance weights are not rows")
+        rng = np.random.default_rng([random_state, int(self.fingerprint, 16)])
+        events = cast(Ints, self.events)
+        colors = np.concatenate([events, self.n - events])
+        total = int(colors.sum())
+        if total < HYPERGEOMETRIC_LIMIT:
+            drawn = rng.multivariate_hypergeometric(colors, size, method="marginals")
+        else:
+            drawn = rng.binomial(colors, size / total)
+        part_events, part_others = drawn[: len(events)], drawn[len(events) :]
+        part_n = part_events + part_others
+        return self._thinned(part_n, part_events), self._thinned(self.n - part_n, events - part_events)
+
+    def _thinned(self, n: NDArray[Any], events: NDArray[Any]) -> Tally:
+        keep = n > 0
+        cells = self.cells
+        offset = None
+        if cells.offset is not None:  # where in its cell a drawn row lay is not known: the cell's mean stands for it
+            offset = np.rint(cells.offset / cells.n * n).astype(np.int64)[keep]
+        means = None if cells.scores is None else cells.scores[keep]
+        return self._with(Cells(cells.keys[keep], n[keep], events[keep], offset=offset, scores=means), counts=True)
+
+    def __repr__(self) -> str:
+        """Rows, events, cells and resolution."""
+        unit = "rows" if self.counts else "weight"
+        cells = "" if self._cells is None else f", {len(self):,} cells"
+        return (
+            f"Tally({self.total:,} {unit}, {self.positives:,} events{cells}, "
+            f"{self._resolution_text()}, kind={self.kind!r})"
+        )
+
+
+def _check_range(scores: Floats, kind: Kind, grid: Grid) -> None:
+    if kind == "probability":
+        if not grid.unit:
+            raise InputError("probabilities go on the unit grid: leave low and high out of Grid(...)")
+        return
+    outside = int(np.count_nonzero((scores < grid.low) | (scores > grid.high)))
+    if outside:
+        raise InputError(
+            f"{outside} scores lie outside the grid's range [{grid.low}, {grid.high}]: "
+            "widen it with Grid(low=..., high=...)"
+        )
+
+
+def _whole(values: ArrayLike, name: str) -> Ints:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not len(array):
+        raise InputError(f"{name} must be a one-dimensional, not empty list of counts")
+    if not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
+        raise InputError(f"{name} must hold whole numbers from 0 to 2**53")
+    return array.astype(np.int64)

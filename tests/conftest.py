@@ -1,0 +1,115 @@
+"""Options, hypothesis profiles, and the rule that in CI a skipped test is a failure."""
+
+import os
+import re
+from collections.abc import Generator, Mapping
+from importlib.metadata import version
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+# Reasons for which a test may be skipped in CI: the reason's text, and why we accept it.
+ALLOWED_SKIPS: Mapping[str, str] = {
+    "SCIPY_ARRAY_API is not set: not checking array_api input": (
+        "scikit-learn's check of other array libraries; scores and labels become numpy arrays here"
+    ),
+}
+
+# The same under `--lowest` alone, as patterns: the environment holds the core dependencies and nothing else.
+ALLOWED_SKIPS_LOWEST: Mapping[str, str] = {
+    r"could not import '(duckdb|matplotlib|numba|onnx|onnxruntime|pandas|polars|pyarrow|pyspark|sqlglot)'.*": (
+        "optional packages are not installed with the lowest versions"
+    ),
+    r"pandas is not installed: not (testing|checking) .*": "the same, in the words of scikit-learn's checks",
+}
+
+# Features that the lowest versions lack; `@pytest.mark.since(package, version)` may name only these.
+NEWER_FEATURES: Mapping[tuple[str, str], str] = {}
+
+settings.register_profile("ci", max_examples=100, derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("full", max_examples=2_000, derandomize=True, deadline=None, print_blob=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("calibrant")
+    group.addoption("--full", action="store_true", help="2,000 hypothesis examples, statistical tests at full size")
+    group.addoption("--lowest", action="store_true", help="the lowest dependency versions are installed, no extras")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("full" if config.getoption("--full") else "ci")
+    # Registered as a plugin, since hooks in this file would not see the doctests outside `tests`.
+    config.pluginmanager.register(Since(), "calibrant-since")
+    config.pluginmanager.register(DoctestsElsewhere(), "calibrant-doctests-elsewhere")
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        config.pluginmanager.register(SkipIsFailure(lowest=config.getoption("--lowest")), "calibrant-skip-is-failure")
+
+
+@pytest.fixture(scope="session")
+def full_size(pytestconfig: pytest.Config) -> bool:
+    """Whether statistical tests run at full size (`--full`)."""
+    return bool(pytestconfig.getoption("--full"))
+
+
+class SkipIsFailure:
+    """Turn each skip, of a test or of a whole file, into a failure unless its reason is declared."""
+
+    def __init__(self, *, lowest: bool) -> None:
+        self.patterns = [re.escape(reason) for reason in ALLOWED_SKIPS]
+        if lowest:
+            self.patterns += ALLOWED_SKIPS_LOWEST
+            self.patterns += [re.escape(Since.reason(*feature)) for feature in NEWER_FEATURES]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        return self._judge((yield))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        return self._judge((yield))
+
+    def _judge(self, report: Report) -> Report:
+        if report.outcome == "skipped" and not hasattr(report, "wasxfail"):
+            reason = self._reason(report)
+            if not any(re.fullmatch(pattern, reason, re.DOTALL) for pattern in self.patterns):
+                report.outcome = "failed"
+                report.longrepr = f"skipped in CI, and the reason is not declared in tests/conftest.py: {reason}"
+        return report
+
+    @staticmethod
+    def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        return text.removeprefix("Skipped: ")
+
+
+class DoctestsElsewhere:
+    """Doctests run in a folder of their own, so that those which save a file leave nothing behind."""
+
+    @pytest.fixture(autouse=True)
+    def _elsewhere(
+        self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if isinstance(request.node, pytest.DoctestItem):
+            monkeypatch.chdir(tmp_path_factory.mktemp("doctest"))
+
+
+class Since:
+    """Skip a test marked `since(package, version)` where that package is older."""
+
+    @staticmethod
+    def reason(package: str, least: str) -> str:
+        return f"needs {package} >= {least}"
+
+    @pytest.hookimpl
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        for mark in item.iter_markers("since"):
+            package, least = mark.args
+            if _release(version(package)) < _release(least):
+                pytest.skip(self.reason(package, least))
+
+
+def _release(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.match(r"\d+(?:\.\d+)*", text)[0].split("."))

@@ -1,0 +1,671 @@
+"""What every calibrator keeps, whatever its method: generated over all classes and a table of their options."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import warnings
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import calibrant.calibrators
+from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.export.document import Calibration, load
+from calibrant.guarantees.certificates import Certificate, Refusal
+from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.numerics import Grid, expit
+from calibrant.tallies import Tally
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The list of members, and the table of their options
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _calibrators() -> list[type[BinaryCalibrator]]:
+    package = calibrant.calibrators
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+    found, waiting = [], [BinaryCalibrator]
+    while waiting:
+        below = [cls for cls in waiting.pop().__subclasses__() if cls.__module__.startswith(package.__name__)]
+        found += below
+        waiting += below
+    return sorted(set(found), key=lambda cls: cls.__name__)
+
+
+def sample(n: int = 400, seed: int = 0, *, decimals: int | None = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, tied when rounded, and labels that follow their square."""
+    rng = np.random.default_rng(seed)
+    scores = rng.random(n)
+    if decimals is not None:
+        scores = scores.round(decimals)
+    return scores, (rng.random(n) < scores**2).astype(np.int64)
+
+
+YESTERDAY = Tally.from_arrays(*sample(500, seed=99, decimals=None), grid=Grid())
+
+# Every option away from its default at least once; `test_the_table_is_complete` sees to it.
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "BetaScaling": [{}, {"variant": "am"}, {"variant": "ab"}, {"soft_targets": True}, {"limits": True}],
+    "HistogramBinning": [
+        {},
+        {"n_bins": 7},
+        {"points_per_bin": 40},
+        {"epsilon": 0.3, "alpha": 0.2},
+        {"n_bins": 6, "strategy": "width"},
+        {"bins_from": "all"},
+        {"bins_from": "part"},
+        {"bins_from": "part", "part_size": 0.3, "random_state": 5},
+        {"bins_from": "part", "part_size": 100, "n_bins": 3},
+        {"bins_from": YESTERDAY, "n_bins": 8},
+        {"n_bins": 5, "estimate": "all"},
+        {"n_bins": 20, "extremes": "mean"},
+    ],
+    "IsotonicCalibrator": [{}, {"step": True}, {"shrink_ends": False}, {"step": True, "shrink_ends": False}],
+    "PlattScaling": [{}, {"on": "score"}, {"soft_targets": True}, {"increasing": False}, {"limits": True}],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One class with one set of options."""
+
+    cls: type[BinaryCalibrator]
+    options: dict[str, Any]
+
+    def new(self) -> BinaryCalibrator:
+        return self.cls(**self.options)
+
+    def fit(self, *args: Any, **kwargs: Any) -> BinaryCalibrator:
+        """A new fit; what it warns about is another test's matter."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrantWarning)
+            return self.new().fit(*args, **kwargs)
+
+    def fit_tally(self, tally: Tally) -> BinaryCalibrator:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrantWarning)
+            return self.new().fit_tally(tally)
+
+    def __str__(self) -> str:
+        words = (f"{k}={'tally' if isinstance(v, Tally) else v}" for k, v in self.options.items())
+        return f"{self.cls.__name__}({','.join(words)})"
+
+
+CLASSES = _calibrators()
+CASES = [Case(cls, options) for cls in CLASSES for options in OPTIONS.get(cls.__name__, [])]
+
+# Where a contract does not hold, and why: contract -> case -> reason. Each entry is run and must really fail.
+EXCEPTIONS: dict[str, dict[str, str]] = {
+    "inside (0, 1)": {
+        "HistogramBinning(n_bins=20,extremes=mean)": "asked for plain means",
+        "IsotonicCalibrator(shrink_ends=False)": "asked for plain means",
+        "IsotonicCalibrator(step=True,shrink_ends=False)": "asked for plain means",
+    },
+    "never inverts": {"PlattScaling(increasing=False)": "asked for a slope of any sign"},
+}
+
+# Cases that refuse few rows with an InputError: what was asked for cannot be had.
+NEED_ROWS = {
+    "HistogramBinning(epsilon=0.3,alpha=0.2)": 40,
+    "HistogramBinning(bins_from=part,part_size=0.3,random_state=5)": 2,
+    "HistogramBinning(bins_from=part,part_size=100,n_bins=3)": 101,
+}
+
+# Cases that refuse logits and other real scores with an InputError, and why.
+ONLY_PROBABILITIES = {
+    str(case): "the beta map is one of (0, 1)" for case in CASES if case.cls.__name__ == "BetaScaling"
+} | {
+    "HistogramBinning(n_bins=6,strategy=width)": "equal widths cut [0, 1]",
+    "HistogramBinning(bins_from=tally,n_bins=8)": "yesterday's tally holds probabilities",
+}
+
+
+def cases(contract: str | None = None) -> Any:
+    """Every case, the exceptions to ``contract`` as strict expected failures."""
+    known = EXCEPTIONS[contract] if contract else {}
+    marked = [
+        pytest.param(
+            case,
+            id=str(case),
+            marks=[pytest.mark.xfail(strict=True, reason=known[str(case)])] if str(case) in known else [],
+        )
+        for case in CASES
+    ]
+    return pytest.mark.parametrize("case", marked)
+
+
+def test_the_table_is_complete():
+    assert {cls.__name__ for cls in CLASSES} == set(OPTIONS)
+    for cls in CLASSES:
+        away = {name for options in OPTIONS[cls.__name__] for name in options}
+        assert away == set(inspect.signature(cls.__init__).parameters) - {"self"}, cls
+    named = {str(case) for case in CASES}
+    assert len(named) == len(CASES)
+    assert named >= {name for table in (*EXCEPTIONS.values(), NEED_ROWS, ONLY_PROBABILITIES) for name in table}
+
+
+def same(a: BinaryCalibrator, b: BinaryCalibrator) -> None:
+    """Bit-equal maps from data with equal fingerprints."""
+    assert a.map_ == b.map_
+    assert a.provenance_ == b.provenance_
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Invariants 1 and 2: repetition, order, merging
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@cases()
+@pytest.mark.parametrize("decimals", [2, None], ids=["ties", "no ties"])
+def test_weights_mean_repetition(case, decimals):
+    scores, y = sample(decimals=decimals)
+    counts = np.random.default_rng(1).integers(0, 4, len(y))
+    weighted = case.fit(scores, y, counts, weights="counts")
+    same(weighted, case.fit(np.repeat(scores, counts), np.repeat(y, counts)))
+
+
+@cases()
+@pytest.mark.parametrize("weights", ["counts", "importance"])
+def test_weight_zero_is_no_row(case, weights):
+    scores, y = sample()
+    w = np.random.default_rng(2).integers(0, 3, len(y))
+    keep = w > 0
+    same(case.fit(scores, y, w, weights=weights), case.fit(scores[keep], y[keep], w[keep], weights=weights))
+
+
+@cases()
+@pytest.mark.parametrize("decimals", [2, None], ids=["ties", "no ties"])
+def test_the_order_of_rows_does_not_matter(case, decimals):
+    scores, y = sample(decimals=decimals)
+    order = np.random.default_rng(3).permutation(len(y))
+    same(case.fit(scores, y), case.fit(scores[order], y[order]))
+
+
+GRIDS = {"exact": None, "grid": Grid(), "coarse grid": Grid(4)}
+
+
+@cases()
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("weighted", [False, True], ids=["rows", "counts"])
+def test_merged_parts_equal_the_whole(case, grid, weighted):
+    if case.options.get("bins_from") == "all" and GRIDS[grid] is not None:
+        return  # refused, see tests/unit/test_binning.py
+    if case.options.get("bins_from") is YESTERDAY and GRIDS[grid] not in (None, YESTERDAY.grid):
+        return  # yesterday's edges cut today's cells: refused, see tests/unit/test_binning.py
+    scores, y = sample()
+    counts = np.random.default_rng(4).integers(1, 4, len(y)) if weighted else np.ones(len(y), dtype=np.int64)
+
+    def tally(rows: slice) -> Tally:
+        weight = {"sample_weight": counts[rows], "weights": "counts"} if weighted else {}
+        return Tally.from_arrays(scores[rows], y[rows], grid=GRIDS[grid], **weight)
+
+    parts = tally(slice(0, 100)) + tally(slice(100, 250)) + tally(slice(250, None))
+    same(case.fit_tally(parts), case.fit_tally(tally(slice(None))))
+
+
+@cases()
+def test_a_fit_to_rows_is_the_fit_to_their_tally(case):
+    scores, y = sample()
+    same(case.fit(scores, y), case.fit_tally(Tally.from_arrays(scores, y)))
+
+
+@cases()
+@pytest.mark.parametrize("factor", [1e3, 1 / 3, 1e-6])
+def test_the_scale_of_importance_weights_does_not_matter(case, factor):
+    scores, y = sample()
+    w = np.random.default_rng(5).random(len(y)) + 0.1
+    probes = np.linspace(0.0, 1.0, 201)
+    once, scaled = (case.fit(scores, y, weight).transform(probes) for weight in (w, w * factor))
+    np.testing.assert_allclose(once, scaled, rtol=0.0, atol=1e-9)
+
+
+@cases()
+def test_equal_importance_weights_are_no_weights(case):
+    if case.cls.__name__ == "HistogramBinning":
+        return  # without counts there is no theorem to serve, so its edges follow another rule
+    scores, y = sample()
+    probes = np.linspace(0.0, 1.0, 201)
+    plain, weighted = case.fit(scores, y).transform(probes), case.fit(scores, y, np.full(len(y), 0.7)).transform(probes)
+    np.testing.assert_allclose(plain, weighted, rtol=0.0, atol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Invariant 6: inside (0, 1), never inverting
+# ---------------------------------------------------------------------------------------------------------------------
+
+TINY = np.finfo(np.float64).tiny
+EDGE_SCORES = np.array(
+    [0.0, 5e-324, TINY, 1e-30, 2.0**-33, 2.0**-32, 0.5, 1 - 2.0**-24, 1 - 2.0**-32, 1 - 2.0**-53, 1.0]
+)
+
+
+def extreme_sample() -> tuple[np.ndarray, np.ndarray]:
+    """Scores at the very ends whose labels agree with them, which drives every method to its extremes."""
+    scores = np.concatenate([np.repeat(EDGE_SCORES, 40), np.linspace(0, 1, 200)])
+    return scores, (scores > 0.5).astype(np.int64)
+
+
+@cases("inside (0, 1)")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_output_is_never_zero_or_one(case, dtype):
+    cal = case.fit(*extreme_sample())
+    out = cal.transform(EDGE_SCORES.astype(dtype))
+    assert out.dtype == dtype
+    assert ((out > 0) & (out < 1)).all()
+
+
+def neighbours(centres: np.ndarray, count: int = 3) -> np.ndarray:
+    """The floats next to each centre, in the centres' own precision."""
+    out, down, up = [centres], centres, centres
+    for _ in range(count):
+        down, up = np.nextafter(down, centres.dtype.type(-1)), np.nextafter(up, centres.dtype.type(2))
+        out += [down, up]
+    return np.concatenate(out)
+
+
+def knots_of(map_: Map) -> np.ndarray:
+    return map_.knots if isinstance(map_, StepMap | PiecewiseLinearMap) else np.zeros(0)
+
+
+def is_smooth(map_: Map) -> bool:
+    """Made of logarithms and exponentials, which numpy rounds to within a few ulp and not monotonically."""
+    return isinstance(map_, LogitAffineMap | BetaMap) or (
+        isinstance(map_, ComposeMap) and any(is_smooth(part) for part in map_.maps)
+    )
+
+
+def assert_never_inverts(cal: BinaryCalibrator, scores: np.ndarray) -> None:
+    scores = np.unique(scores)
+    out = cal.transform(scores)
+    allowed = 4 * np.spacing(out[1:]) if is_smooth(cal.map_) else 0.0
+    assert (np.diff(out) >= -allowed).all()
+
+
+DATA = {
+    "square": lambda: sample(600, 6),
+    "falling": lambda: (lambda s, y: (s, 1 - y))(*sample(600, 7)),
+    "extreme": extreme_sample,
+    "rare": lambda: (sample(5000, 8, decimals=None)[0] * 1e-3, (np.arange(5000) % 1000 == 17).astype(int)),
+}
+
+
+@cases("never inverts")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_ranking_is_never_inverted(case, dtype):
+    if not case.cls._monotone:
+        return
+    rng = np.random.default_rng(9)
+    for make in DATA.values():
+        cal = case.fit(*make())
+        near = np.concatenate([EDGE_SCORES, knots_of(cal.map_)[::7], rng.random(50)]).astype(dtype)
+        for scores in (
+            rng.random(2000).astype(dtype),
+            neighbours(near),
+            (10.0 ** -rng.uniform(0, 40, 500)).astype(dtype),
+        ):
+            assert_never_inverts(cal, np.clip(scores, 0, 1))
+
+
+@cases()
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64])
+def test_only_float32_gives_float32_and_nan_stays(case, dtype):
+    cal = case.fit(*sample())
+    out = cal.transform(np.array([0, 1, 1], dtype=dtype))
+    assert out.dtype == (np.float32 if dtype is np.float32 else np.float64)
+    if np.dtype(dtype).kind == "f":
+        out = cal.transform(np.array([0.25, np.nan, 0.75], dtype=dtype))
+        assert np.isnan(out).tolist() == [False, True, False]
+    assert cal.transform([]).shape == (0,)
+
+
+@cases()
+def test_float32_output_is_the_rounded_output(case):
+    cal = case.fit(*sample())
+    scores = np.random.default_rng(10).random(500).astype(np.float32)
+    double = cal.transform(scores.astype(np.float64))
+    np.testing.assert_array_equal(cal.transform(scores), double.astype(np.float32))
+
+
+@cases()
+def test_predict_proba_has_two_columns_that_add_up(case):
+    cal = case.fit(*sample())
+    both = cal.predict_proba([0.1, 0.6])
+    np.testing.assert_array_equal(both[:, 1], cal.transform([0.1, 0.6]))
+    np.testing.assert_allclose(both.sum(axis=1), 1.0, rtol=1e-15)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Degenerate data
+# ---------------------------------------------------------------------------------------------------------------------
+
+DEGENERATE = {
+    "n = 1": ([0.3], [1]),
+    "n = 1 at 0": ([0.0], [0]),
+    "n = 2": ([0.3, 0.6], [0, 1]),
+    "n = 2 inverted": ([0.3, 0.6], [1, 0]),
+    "n = 2 tied": ([0.3, 0.3], [0, 1]),
+    "n = 3": ([0.2, 0.3, 0.6], [0, 1, 1]),
+    "only events": (np.linspace(0.1, 0.9, 60), np.ones(60, dtype=int)),
+    "no event": (np.linspace(0.1, 0.9, 60), np.zeros(60, dtype=int)),
+    "constant score": (np.full(200, 0.3), np.arange(200) % 4 == 0),
+    "constant score 0": (np.zeros(50), np.arange(50) % 4 == 0),
+    "constant score 1": (np.ones(50), np.arange(50) % 4 == 0),
+    "two values": (np.repeat([0.2, 0.8], 100), np.arange(200) % 3 == 0),
+    "0 and 1": (np.repeat([0.0, 1.0], 60), np.arange(120) % 5 == 0),
+    "equal to labels": (np.repeat([0.0, 1.0], 60), np.repeat([0, 1], 60)),
+    "separated": (np.linspace(0, 1, 100), np.linspace(0, 1, 100) > 0.5),
+    "separated, inverted": (np.linspace(0, 1, 100), np.linspace(0, 1, 100) < 0.5),
+    "nearly separated": (np.linspace(0, 1, 100), (np.arange(100) >= 50) ^ np.isin(np.arange(100), [49, 50])),
+    "three heaps": (np.repeat([0.8, 0.9, 0.95], 200), np.arange(600) % 10 < 8),
+    "adjacent floats": (neighbours(np.full(1, 0.7), 30), np.arange(61) % 2),
+    "denormal": (np.arange(100) * 5e-324, np.arange(100) % 3 == 0),
+    "0.1 % events": (np.linspace(0, 0.01, 5000), np.arange(5000) % 1000 == 500),
+    "99.9 % events": (1 - np.linspace(0, 0.01, 5000), np.arange(5000) % 1000 != 500),
+}
+
+
+@cases()
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize("grid", ["exact", "grid"])
+def test_degenerate_data(case, name, grid):
+    scores, y = (np.asarray(a) for a in DEGENERATE[name])
+    if grid == "grid" and case.options.get("bins_from") == "all":
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)
+        tally = Tally.from_arrays(scores, y, grid=GRIDS[grid])
+    if len(y) < NEED_ROWS.get(str(case), 0):
+        with pytest.raises(InputError):
+            case.fit_tally(tally)
+        return
+    cal = case.fit_tally(tally)
+    probes = np.concatenate([EDGE_SCORES, scores, np.linspace(0, 1, 50)])
+    out = cal.transform(probes)
+    assert ((out >= 0) & (out <= 1)).all()
+    if str(case) not in EXCEPTIONS["inside (0, 1)"]:
+        assert ((out > 0) & (out < 1)).all()
+    if case.cls._monotone and str(case) not in EXCEPTIONS["never inverts"]:
+        assert_never_inverts(cal, probes)
+    assert str(cal)
+    assert Calibration.from_json(cal.calibration_.to_json()).map == cal.map_
+
+
+@cases()
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_is_warned_about(case, label):
+    scores, _ = sample(150)
+    with pytest.warns(CalibrantWarning, match="only one class"):
+        case.new().fit(scores, np.full(150, label))
+
+
+WEIGHTS = {
+    "huge": lambda n: np.full(n, 1e90),
+    "tiny": lambda n: np.full(n, 1e-90),
+    "huge and tiny": lambda n: np.where(np.arange(n) % 7 == 0, 1e60, 1e-60),
+    "one row weighs all": lambda n: np.where(np.arange(n) == n // 2, 1e18, 1.0),
+}
+
+
+@cases()
+@pytest.mark.parametrize("weights", [(1e300, 1e300), (1e-300, 1e-300), (1e90, 1e-90)])
+def test_weights_beyond_arithmetic_are_refused(case, weights):
+    scores, y = sample()
+    with pytest.raises(InputError, match="sample_weight"):
+        case.new().fit(scores, y, np.resize(weights, len(y)))
+
+
+@cases()
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_huge_and_tiny_weights(case, name):
+    scores, y = sample()
+    weights = WEIGHTS[name](len(y))
+    share = weights / weights.max()
+    if share.sum() ** 2 / (share**2).sum() < min(NEED_ROWS.get(str(case), 0), 40):
+        return  # too few effective rows: refused, see NEED_ROWS
+    cal = case.fit(scores, y, weights)
+    out = cal.transform(np.linspace(0, 1, 101))
+    assert ((out >= 0) & (out <= 1)).all()
+    assert str(cal)
+    assert not cal.certificate()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Input that cannot be used
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@cases()
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_missing_and_infinite_scores_are_refused_at_fit(case, bad):
+    scores, y = sample()
+    scores[7] = bad
+    with pytest.raises(InputError, match="scores"):
+        case.new().fit(scores, y)
+
+
+@cases()
+def test_what_cannot_be_fitted_is_refused(case):
+    scores, y = sample()
+    for args in (([], []), (scores, y[:-1]), (scores,), (scores, y, -np.ones(len(y))), (scores, y, np.zeros(len(y)))):
+        with pytest.raises(InputError):
+            case.new().fit(*args)
+    with pytest.raises(InputError, match="empty"):
+        case.new().fit_tally(Tally.from_table([0, 0], [0, 0], edges=[0.5], scores=[0.2, 0.7]))
+
+
+@cases()
+def test_scores_outside_the_kind_are_refused_at_transform(case):
+    cal = case.fit(*sample())
+    for bad in (-0.1, 1.1, np.inf):
+        with pytest.raises(InputError, match="scores"):
+            cal.transform([0.5, bad])
+
+
+@cases()
+@pytest.mark.parametrize("method", ["transform", "predict_proba"])
+def test_unfitted_says_so(case, method):
+    with pytest.raises(NotFittedError):
+        getattr(case.new(), method)([0.5])
+    for ask in (lambda cal: cal.certificate(), lambda cal: cal.calibration_):
+        with pytest.raises(NotFittedError):
+            ask(case.new())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Manners: parameters, state, randomness, print
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@cases()
+def test_parameters_are_kept_cloned_and_set(case):
+    cal = case.new()
+    given = cal.get_params()
+    assert {name: given[name] for name in case.options} == case.options
+    assert str(clone(cal)) == str(cal)
+    assert case.cls().set_params(**given).get_params() == given
+    fitted = cal.fit(*sample())
+    assert fitted is cal
+    assert fitted.get_params() == given
+    twin = clone(fitted)
+    assert not hasattr(twin, "map_")
+    same(twin.fit(*sample()), fitted)
+
+
+@cases()
+def test_random_state_is_the_only_randomness(case):
+    scores, y = sample()
+    before = np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is what must not change
+    first, second = case.fit(scores, y), case.fit(scores, y)
+    same(first, second)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+@cases()
+def test_arrays_of_the_caller_stay_as_they_are(case):
+    scores, y = sample()
+    scores[3] = -0.0
+    w = np.random.default_rng(11).integers(0, 3, len(y))
+    copies = scores.copy(), y.copy(), w.copy()
+    case.fit(scores, y, w).transform(scores)
+    for array, copy in zip((scores, y, w), copies, strict=True):
+        assert array.tobytes() == copy.tobytes()
+    for array in (scores, y, w):
+        array.flags.writeable = False
+    case.fit(scores, y, w).transform(scores)
+
+
+@cases()
+def test_a_second_fit_forgets_the_first(case):
+    first = np.linspace(0, 1, 200)  # separated classes: this fit leaves notes
+    scores, y = sample(300, 13)
+    cal = case.fit(first, first > 0.5)
+    again, fresh = cal.fit(scores, y), case.fit(scores, y)
+    same(again, fresh)
+    assert again.notes_ == fresh.notes_
+    assert str(again) == str(fresh)
+    assert set(vars(again)) == set(vars(fresh))
+
+
+@cases()
+def test_transform_changes_nothing(case):
+    cal = case.fit(*sample())
+    text, state = str(cal), set(vars(cal))
+    first = cal.transform([0.2, 0.9])
+    np.testing.assert_array_equal(cal.transform([0.9, 0.2]), first[::-1])
+    assert (str(cal), set(vars(cal))) == (text, state)
+
+
+@cases()
+def test_it_prints_itself(case):
+    assert str(case.new()).endswith("not fitted")
+    assert repr(case.new()).startswith(case.cls.__name__)
+    cal = case.fit(*sample())
+    text = str(cal)
+    assert case.cls.__name__ in text
+    assert "400 rows" in text
+    assert str(cal.certificate()) in text
+    assert all(note in text for note in cal.notes_)
+    assert "weight of probability scores" in str(case.fit(*sample(), np.full(400, 0.5)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Certificates and documents: invariants 3, 5 and 10
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def assert_equal_values(a: Any, b: Any) -> None:
+    """Two frozen values, number by number and bit by bit."""
+    assert type(a) is type(b)
+    if not is_dataclass(a):
+        assert a == b
+        return
+    for field in fields(a):
+        left, right = getattr(a, field.name), getattr(b, field.name)
+        if isinstance(left, np.ndarray):
+            assert left.dtype == right.dtype
+            assert left.tobytes() == right.tobytes(), field.name
+        else:
+            assert left == right, field.name
+
+
+@cases()
+@pytest.mark.parametrize("weights", ["none", "importance"])
+def test_json_round_trip_is_bit_equal(case, weights, tmp_path):
+    scores, y = sample(decimals=None)
+    w = None if weights == "none" else np.random.default_rng(14).random(len(y)) + 0.1
+    cal = case.fit(scores, y, w)
+    stored = cal.calibration_
+    cal.save(tmp_path / "map.json")
+    for back in (Calibration.from_json(stored.to_json()), load(tmp_path / "map.json")):
+        assert back.map == cal.map_
+        assert_equal_values(back.certificate, stored.certificate)
+        assert back.provenance == cal.provenance_
+        assert back.to_json() == stored.to_json()
+        assert str(back) == str(stored)
+        probes = np.concatenate([EDGE_SCORES, scores, [np.nan]])
+        assert back.transform(probes).tobytes() == cal.transform(probes).tobytes()
+
+
+@cases()
+def test_a_certificate_or_the_reason_why_not(case):
+    answer = case.fit(*sample()).certificate(alpha=0.2)
+    assert isinstance(answer, Certificate | Refusal)
+    assert str(answer).endswith(".")
+    assert bool(answer) == isinstance(answer, Certificate)
+    if isinstance(answer, Certificate):
+        assert answer.alpha == 0.2
+        assert (answer.lower <= answer.upper).all()
+        assert 0 < answer.epsilon <= 1
+        assert "80 %" in str(answer)
+
+
+@cases()
+@pytest.mark.parametrize(
+    ("declared", "word"),
+    [
+        ({"groups": np.arange(400) % 20}, "groups="),
+        ({"time": np.arange(400)}, "time="),
+        ({"sample_weight": np.full(400, 2)}, "importance"),
+    ],
+    ids=["groups", "time", "importance weights"],
+)
+def test_no_certificate_for_rows_that_no_theorem_covers(case, declared, word):
+    cal = case.fit(*sample(), **declared)
+    answer = cal.certificate()
+    assert isinstance(answer, Refusal)
+    assert word in str(answer)
+    assert isinstance(cal.calibration_.certificate, Refusal)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Other kinds of scores
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def other_kind(kind: str, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(15)
+    z = rng.normal(size=n).round(2) * (2 if kind == "logit" else 500)
+    return z, (rng.random(n) < expit(z / (1 if kind == "logit" else 250))).astype(np.int64)
+
+
+@cases()
+@pytest.mark.parametrize("kind", ["logit", "real"])
+@pytest.mark.parametrize("grid", ["exact", "grid"])
+def test_logits_and_real_scores(case, kind, grid):
+    scores, y = other_kind(kind)
+    chosen = None if grid == "exact" else Grid(10, *((-12.3, 11.1) if kind == "logit" else (-3100.0, 2900.0)))
+    tally = Tally.from_arrays(scores, y, kind=kind, grid=chosen)
+    if str(case) in ONLY_PROBABILITIES:
+        with pytest.raises(InputError):
+            case.fit_tally(tally)
+        return
+    if grid == "grid" and case.options.get("bins_from") == "all":
+        return
+    cal = case.fit_tally(tally)
+    if grid == "exact":
+        same(cal, case.fit(scores, y, kind=kind))
+    assert cal.provenance_.kind == kind
+    probes = np.concatenate([scores, [-1e6, -1e-300, -0.0, 0.0, 1e6]])
+    out = cal.transform(probes)
+    assert ((out >= 0) & (out <= 1)).all()
+    if case.cls._monotone:
+        assert_never_inverts(cal, probes)
+    assert np.corrcoef(out[: len(scores)], scores)[0, 1] > 0.5
+
+
+@cases()
+def test_real_scores_at_the_end_of_arithmetic_are_fitted_or_refused_in_words(case):
+    scores = np.array([-1e300, 1e300, 1e299, 0.0, 1.0, 5e299] * 30)
+    try:
+        cal = case.fit(scores, np.arange(180) % 3 == 0, kind="real")
+    except InputError:
+        return
+    assert np.isfinite(cal.transform(scores)).all()

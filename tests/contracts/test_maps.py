@@ -1,0 +1,303 @@
+"""What every kind of map keeps: generated over `maps.KINDS` and a table of samples."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrant.export.document import MAX_DEPTH, Calibration
+from calibrant.maps import (
+    KINDS,
+    BetaMap,
+    ComposeMap,
+    IdentityMap,
+    LogitAffineMap,
+    Map,
+    PiecewiseLinearMap,
+    StepMap,
+)
+
+LADDER = np.cumsum(np.random.default_rng(0).random(1000)) / 600  # a thousand knots, some above 1
+
+SAMPLES: dict[str, list[Map]] = {
+    "identity": [IdentityMap()],
+    "step": [
+        StepMap([0.5], [0.1, 0.8]),
+        StepMap([], [0.3]),
+        StepMap([-1e300, -5e-324, 0.0, 5e-324, 1e300], [0.0, 0.2, 0.1, 0.5, 1.0, 0.9]),
+        StepMap([0.25 + k * 2.0**-54 for k in range(9)], np.linspace(0, 1, 10)),
+        StepMap(LADDER, np.random.default_rng(1).random(1001)),
+    ],
+    "piecewise-linear": [
+        PiecewiseLinearMap([0.0, 1.0], [0.2, 0.6]),
+        PiecewiseLinearMap([0.3], [0.4]),
+        PiecewiseLinearMap([-3.0, 0.0, 5e-324, 2.0], [0.9, 0.1, 0.2, 0.0]),
+        PiecewiseLinearMap(LADDER, np.sort(np.random.default_rng(2).random(1000))),
+    ],
+    "logit-affine": [
+        LogitAffineMap(1.0, 0.0),
+        LogitAffineMap(0.1 + 0.2, -1e-300, "score"),
+        LogitAffineMap(-2.5, 3.0, clamp=2.0**-20),
+        LogitAffineMap(0.0, 1.0, "score"),
+        LogitAffineMap(1e300, -1e300),
+        LogitAffineMap(1e300, 7.0, "score"),
+    ],
+    "beta": [
+        BetaMap(1.0, 1.0, 0.0),
+        BetaMap(0.3, 2.0, -0.7, clamp=1e-3),
+        BetaMap(0.0, 0.0, 5.0),
+        BetaMap(1e300, 0.0, 0.0),
+    ],
+    "compose": [
+        ComposeMap((LogitAffineMap(0.5, 0.1), StepMap([0.5], [0.25, 0.75]))),
+        ComposeMap((ComposeMap((ComposeMap((BetaMap(1.1, 0.9, 0.2),)), IdentityMap())), LogitAffineMap(2.0, 0.0))),
+    ],
+}
+
+EVERY = [pytest.param(m, id=f"{kind}-{j}") for kind in sorted(SAMPLES) for j, m in enumerate(SAMPLES[kind])]
+every_map = pytest.mark.parametrize("map_", EVERY)
+
+SCORES = np.concatenate(
+    [
+        np.random.default_rng(3).random(200),
+        [0.0, -0.0, 5e-324, -5e-324, 1e-310, 2.0**-32, 0.5, 1 - 2.0**-53, 1.0, -7.5, 40.0, 1e300, -1e300],
+    ]
+)
+
+
+def test_every_kind_has_a_sample_of_its_own_class():
+    assert set(SAMPLES) == set(KINDS)
+    for kind, samples in SAMPLES.items():
+        assert samples
+        assert all(type(sample) is KINDS[kind] and sample.kind == kind for sample in samples)
+
+
+def test_every_kind_of_the_module_is_listed():
+    def below(cls: type) -> set[type]:
+        return {cls}.union(*(below(sub) for sub in cls.__subclasses__()))
+
+    concrete = {cls for cls in below(Map) if "kind" in vars(cls) and cls.__module__ == "calibrant.maps"}
+    assert concrete == set(KINDS.values())
+
+
+def bits(map_: Map) -> list[Any]:
+    return [
+        bits(p) if isinstance(p, Map) else np.asarray(p).tobytes() for f in fields(map_) for p in parts(map_, f.name)
+    ]
+
+
+def parts(map_: Map, name: str) -> tuple[Any, ...]:
+    value = getattr(map_, name)
+    return value if isinstance(value, tuple) else (value,)
+
+
+@every_map
+def test_json_keeps_every_bit(map_):
+    text = Calibration(map_).to_json()
+    back = Calibration.from_json(text)
+    assert back.map == map_
+    assert bits(back.map) == bits(map_)
+    assert back.to_json() == text
+    assert back.map.apply(SCORES).tobytes() == map_.apply(SCORES).tobytes()
+    assert Calibration.from_json(text.encode()).map == map_
+
+
+@every_map
+def test_shape_in_is_shape_out(map_):
+    flat = map_.apply(SCORES[:12])
+    assert flat.dtype == np.float64
+    np.testing.assert_array_equal(map_.apply(SCORES[:12].reshape(3, 4)), flat.reshape(3, 4))
+    np.testing.assert_array_equal(map_.apply(SCORES[:12].reshape(3, 4).T), flat.reshape(3, 4).T)
+    np.testing.assert_array_equal(map_.apply(SCORES[:12][::2]), flat[::2])
+    np.testing.assert_array_equal(map_.apply(SCORES[:12].tolist()), flat)
+    for scalar in (float(SCORES[0]), SCORES[0], np.array(SCORES[0])):
+        assert map_.apply(scalar).shape == ()
+        assert map_.apply(scalar) == flat[0]
+    for empty in ([], np.zeros((0, 3)), np.zeros(0, dtype=np.float32)):
+        assert map_.apply(empty).shape == np.shape(empty)
+    np.testing.assert_array_equal(map_.apply([0, 1]), map_.apply([0.0, 1.0]))
+    np.testing.assert_array_equal(map_.apply([False, True]), map_.apply([0.0, 1.0]))
+
+
+@every_map
+def test_long_arrays_are_cut_into_chunks_without_a_seam(map_):
+    scores = np.random.default_rng(4).random((1 << 15) + 3)
+    whole = map_.apply(scores)
+    for part in (slice(0, 7), slice((1 << 15) - 2, (1 << 15) + 3)):
+        np.testing.assert_array_equal(whole[part], map_.apply(scores[part]))
+
+
+@every_map
+def test_nan_gives_nan_and_nothing_else_does(map_):
+    dirty = np.array([np.nan, 0.3, -np.nan, 0.7, np.nan])
+    assert np.isnan(map_.apply(dirty)).tolist() == [True, False, True, False, True]
+    assert np.isnan(map_.apply(dirty.astype(np.float32))).tolist() == [True, False, True, False, True]
+    np.testing.assert_array_equal(map_.apply(dirty)[[1, 3]], map_.apply([0.3, 0.7]))
+    assert np.isnan(map_.apply(np.nan))
+
+
+@every_map
+def test_every_other_score_has_an_image_in_the_unit_interval(map_):
+    extreme = np.concatenate([SCORES, [np.inf, -np.inf, 1.7e308, -1.7e308]])
+    out = map_.apply(extreme)
+    if any(isinstance(part, IdentityMap) for part in (map_, *getattr(map_, "maps", ())[:1])):
+        np.testing.assert_array_equal(out, extreme)
+        return
+    assert ((out >= 0) & (out <= 1)).all()
+    np.testing.assert_array_equal(map_.apply([0.0]), map_.apply([-0.0]))
+
+
+@every_map
+def test_float32_is_the_rounded_double(map_):
+    single = np.random.default_rng(5).random(300).astype(np.float32)
+    out = map_.apply(single)
+    assert out.dtype == np.float32
+    double = map_.apply(single.astype(np.float64))
+    rounded = double.astype(np.float32)
+    kept = ((rounded == 0) & (double > 0)) | ((rounded == 1) & (double < 1))
+    np.testing.assert_array_equal(out[~kept], rounded[~kept])
+    assert ((out[kept] > 0) & (out[kept] < 1)).all()
+
+
+@every_map
+def test_the_callers_array_is_never_written_to(map_):
+    scores = SCORES.copy()
+    scores.flags.writeable = False
+    map_.apply(scores)
+    assert not np.shares_memory(map_.apply(scores), scores)
+    assert scores.tobytes() == SCORES.tobytes()
+
+
+@every_map
+def test_it_is_frozen(map_):
+    for field in fields(map_):
+        with pytest.raises(FrozenInstanceError):
+            setattr(map_, field.name, 0.5)
+        value = getattr(map_, field.name)
+        if isinstance(value, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                value[...] = 0.5
+    with pytest.raises((FrozenInstanceError, TypeError)):
+        map_.kind = "other"
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+    "pickle": lambda map_: pickle.loads(pickle.dumps(map_)),
+    "rebuild": lambda map_: type(map_)(*(getattr(map_, field.name) for field in fields(map_))),
+    "from lists": lambda map_: type(map_)(
+        *(v.tolist() if isinstance(v := getattr(map_, f.name), np.ndarray) else v for f in fields(map_))
+    ),
+}
+
+
+@every_map
+@pytest.mark.parametrize("way", COPIES)
+def test_copies_are_equal_and_frozen(map_, way):
+    map_.apply(SCORES)  # fills whatever is cached
+    twin = COPIES[way](map_)
+    assert twin == map_
+    assert hash(twin) == hash(map_)
+    assert twin.apply(SCORES).tobytes() == map_.apply(SCORES).tobytes()
+    test_it_is_frozen(twin)
+
+
+def test_different_maps_are_different():
+    every = [sample for samples in SAMPLES.values() for sample in samples]
+    assert len(set(every)) == len(every)
+    for i, a in enumerate(every):
+        assert [j for j, b in enumerate(every) if a == b] == [i]
+        assert a != a.apply([0.5])[0]
+    assert StepMap([0.5], [0.1, 0.8]) != StepMap([np.nextafter(0.5, 1)], [0.1, 0.8])
+
+
+def test_arrays_given_to_a_map_are_copied():
+    knots, values = np.array([0.5]), np.array([0.1, 0.8])
+    map_ = StepMap(knots, values)
+    knots[0] = values[0] = 0.9
+    assert map_ == StepMap([0.5], [0.1, 0.8])
+    assert knots.flags.writeable
+
+
+@every_map
+def test_it_prints_itself_on_one_line(map_):
+    text = repr(map_)
+    assert text.startswith(type(map_).__name__)
+    assert "\n" not in text
+    assert len(text) < 400
+
+
+INVALID: list[tuple[type[Map], tuple[Any, ...]]] = [
+    (StepMap, ([0.5], [0.1])),
+    (StepMap, ([0.5], [0.1, 0.2, 0.3])),
+    (StepMap, ([], [])),
+    (StepMap, ([0.5, 0.5], [0.1, 0.2, 0.3])),
+    (StepMap, ([0.6, 0.5], [0.1, 0.2, 0.3])),
+    (StepMap, ([-0.0, 0.0], [0.1, 0.2, 0.3])),
+    (StepMap, ([np.nan], [0.1, 0.2])),
+    (StepMap, ([np.inf], [0.1, 0.2])),
+    (StepMap, ([0.5], [0.1, 1.1])),
+    (StepMap, ([0.5], [-0.1, 0.9])),
+    (StepMap, ([0.5], [0.1, np.nan])),
+    (StepMap, ([[0.5]], [0.1, 0.2])),
+    (StepMap, (["a"], [0.1, 0.2])),
+    (StepMap, (None, [0.1, 0.2])),
+    (PiecewiseLinearMap, ([], [])),
+    (PiecewiseLinearMap, ([0.1, 0.2], [0.3])),
+    (PiecewiseLinearMap, ([0.2, 0.1], [0.3, 0.4])),
+    (PiecewiseLinearMap, ([0.1, 0.2], [0.3, 1.4])),
+    (PiecewiseLinearMap, ([0.1, np.inf], [0.3, 0.4])),
+    (LogitAffineMap, (np.nan, 0.0)),
+    (LogitAffineMap, (1.0, np.inf)),
+    (LogitAffineMap, ("a", 0.0)),
+    (LogitAffineMap, (1.0, 0.0, "odds")),
+    (LogitAffineMap, (1.0, 0.0, "log-odds", 0.0)),
+    (LogitAffineMap, (1.0, 0.0, "log-odds", 0.5)),
+    (LogitAffineMap, (1.0, 0.0, "log-odds", 1e-20)),
+    (LogitAffineMap, (1.0, 0.0, "log-odds", np.nan)),
+    (BetaMap, (np.inf, 1.0, 0.0)),
+    (BetaMap, (1.0, np.nan, 0.0)),
+    (BetaMap, (1.0, 1.0, 0.0, -1.0)),
+    (ComposeMap, ((),)),
+    (ComposeMap, ((0.5,),)),
+    (ComposeMap, (("identity",),)),
+]
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments"), INVALID, ids=lambda value: getattr(value, "__name__", None) or repr(value)
+)
+def test_numbers_that_make_no_map_are_refused(cls, arguments):
+    with pytest.raises(ValueError, match=r"\w"):
+        cls(*arguments)
+
+
+@pytest.mark.parametrize("depth", [1, 5, MAX_DEPTH, MAX_DEPTH + 1, MAX_DEPTH + 5])
+def test_what_is_saved_can_be_loaded_however_deep(depth):
+    map_: Map = LogitAffineMap(0.9, 0.1)
+    inner = map_.apply(SCORES)
+    try:
+        for _ in range(depth):
+            map_ = ComposeMap((map_,))
+        text = Calibration(map_).to_json()
+    except ValueError:
+        assert depth > MAX_DEPTH  # refused while it is built or written, not when it is needed
+        return
+    assert map_.apply(SCORES).tobytes() == inner.tobytes()
+    assert Calibration.from_json(text).map == map_
+
+
+@pytest.mark.parametrize("cls", [StepMap, PiecewiseLinearMap])
+def test_knots_may_span_nearly_all_floats(cls):
+    values = [0.0, 0.5, 1.0][: 3 if cls is StepMap else 2]
+    out = cls([-1e300, 1e300], values).apply([-np.inf, -1.7e308, -1e300, 0.0, 1e300, 1.7e308, np.inf])
+    assert (np.diff(out) >= 0).all()
+    assert ((out >= 0) & (out <= 1)).all()
+    with pytest.raises(ValueError, match="knots"):
+        cls([-1.7e308, 1.7e308], values)

@@ -1,0 +1,77 @@
+"""Documents of every earlier format load for ever, to the same numbers (invariant 3)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.documents.make_golden import GOLDEN, PROBES, hexes
+
+from calibrant.export.document import FORMAT, Calibration, load
+from calibrant.maps import KINDS
+
+DOCUMENTS = sorted(path for path in GOLDEN.glob("v*/*.json") if path.name != "images.json")
+EXACT_KINDS = {"identity", "step", "piecewise-linear"}  # the others use exp and log, whose last bit is the platform's
+every_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+
+
+def test_every_kind_and_every_promise_has_a_document():
+    bodies = [json.loads(path.read_text()) for path in DOCUMENTS if path.parent.name == f"v{FORMAT}"]
+    held = {(body["map"]["is"], (body["certificate"] or {"is": "none"})["is"]) for body in bodies}
+    assert held >= {(kind, promise) for kind in KINDS for promise in ("none", "refusal", "certificate")}
+
+
+@every_document
+def test_it_loads_and_is_written_again_with_the_same_numbers(path):
+    text = path.read_text(encoding="utf-8")
+    calibration = load(path)
+    again = calibration.to_json()
+    assert numbers(json.loads(again)) == numbers(json.loads(text) | {"format": FORMAT})
+    assert Calibration.from_json(again).to_json() == again
+    assert Calibration.from_json(again).map == calibration.map
+    if path.parent.name == f"v{FORMAT}":
+        assert again.strip() == text.strip()
+
+
+def numbers(value: Any) -> Any:
+    """The same structure with every number by its bits, so that 0.1 + 0.2 is not 0.3 and -0.0 is not 0.0."""
+    if isinstance(value, dict):
+        return {key: numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [numbers(item) for item in value]
+    return float(value).hex() if type(value) in (int, float) else value
+
+
+@every_document
+def test_it_maps_to_the_same_probabilities(path):
+    images = json.loads((path.parent / "images.json").read_text())
+    calibration = load(path)
+    expected = [float.fromhex(image) for image in images[path.stem]]
+    if calibration.map.kind in EXACT_KINDS:
+        assert hexes(calibration) == images[path.stem]
+    else:
+        np.testing.assert_allclose(calibration.transform(np.array(PROBES)), expected, rtol=1e-14)
+
+
+@every_document
+def test_it_prints_itself(path):
+    calibration = load(path)
+    assert repr(calibration.map) in str(calibration)
+    if calibration.certificate is not None:
+        assert str(calibration.certificate) in str(calibration)
+
+
+def test_the_script_leaves_golden_documents_alone(tmp_path, monkeypatch):
+    from tests.documents import make_golden
+
+    monkeypatch.setattr(make_golden, "GOLDEN", tmp_path)
+    make_golden.main()
+    first = {path.name: path.read_bytes() for path in Path(tmp_path).rglob("*.json")}
+    victim = tmp_path / f"v{FORMAT}" / "identity.none.json"
+    victim.write_text("mine")
+    make_golden.main()
+    assert victim.read_text() == "mine"
+    assert {path.name for path in Path(tmp_path).rglob("*.json")} == set(first)

@@ -1,0 +1,999 @@
+"""Every rule of `calibrant.arrays`: what is accepted, what is refused, and the sentence that says so."""
+
+import datetime as dt
+import re
+import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis.extra import numpy as hnp
+
+from calibrant.arrays import (
+    CalibrantWarning,
+    InputError,
+    Kind,
+    Rows,
+    check_labels,
+    check_rows,
+    check_scores,
+    sniff_kind,
+)
+
+SCORES = [0.1, 0.7, 0.4, 0.9]
+LABELS = [0, 1, 0, 1]
+KINDS: tuple[Kind, ...] = ("probability", "logit", "real")
+
+
+class ArrayOnly:
+    """Like scikit-learn's own test object: an array protocol, and numpy functions refuse it."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.values if dtype is None else self.values.astype(dtype)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise TypeError(f"{func.__name__} must not be called on the caller's object")
+
+
+class ToNumpyOnly:
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def to_numpy(self) -> Any:
+        return self.values
+
+
+class Broken:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise RuntimeError("it lives on another device")
+
+
+class Sparse:
+    nnz = 1
+
+    def toarray(self) -> Any:
+        return np.zeros((1, 1))
+
+
+def refused(match: str) -> Any:
+    return pytest.raises(InputError, match=re.escape(match))
+
+
+def warned(match: str) -> Any:
+    return pytest.warns(CalibrantWarning, match=re.escape(match))
+
+
+def assert_clean(rows: Rows, scores: Any = SCORES, labels: Any = LABELS) -> None:
+    assert rows.scores.dtype == np.float64
+    assert rows.scores.flags.c_contiguous
+    assert rows.labels.dtype == np.uint8
+    np.testing.assert_array_equal(rows.scores, scores)
+    np.testing.assert_array_equal(rows.labels, labels)
+
+
+# --- what a column may be ---
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        list,
+        tuple,
+        np.array,
+        ArrayOnly,
+        ToNumpyOnly,
+        lambda v: np.array(v)[:, None],
+        lambda v: np.array(v, dtype=object),
+    ],
+    ids=["list", "tuple", "array", "__array__", "to_numpy", "one column", "objects"],
+)
+def test_columns_of_any_form(wrap: Callable[[Any], Any]) -> None:
+    rows = check_rows(wrap(SCORES), wrap(LABELS), wrap([0.5, 1.5, 1.0, 1.0]), groups=wrap(LABELS), time=wrap(LABELS))
+    assert_clean(rows)
+    assert rows.weights is not None
+    assert rows.groups is not None
+    assert rows.time is not None
+    np.testing.assert_array_equal(rows.weights, [0.5, 1.5, 1.0, 1.0])
+    np.testing.assert_array_equal(rows.groups, LABELS)
+    np.testing.assert_array_equal(rows.time, LABELS)
+    assert rows.kind == "probability"
+    assert rows.notes == ("scores read as probabilities (all in [0, 1])",)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "g", "i1", "i2", "i4", "i8", "u1", "u8", "?"])
+def test_numeric_dtypes_are_cast_exactly(dtype: str) -> None:
+    scores = np.array([0, 1, 1, 0] if dtype[-2:] not in {"f2", "f4", "f8"} else SCORES).astype(dtype)
+    rows = check_rows(scores, [1, 1, 0, 0])
+    assert_clean(rows, scores, [1, 1, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">i4", "g", "i1", "i8", "u1", "u8", "?", "O"])
+def test_zero_one_labels_in_any_dtype(dtype: str) -> None:
+    labels, notes = check_labels(np.array(LABELS).astype(dtype))
+    assert labels.dtype == np.uint8
+    assert labels.tolist() == LABELS
+    assert notes == ()
+
+
+@pytest.mark.parametrize("scores", [np.arange(8.0)[::2] / 8, np.asfortranarray(np.eye(4))[0], range(2)])
+def test_strided_scores_become_contiguous(scores: Any) -> None:
+    n = len(scores)
+    rows = check_rows(scores, [1, 0, 1, 0][:n])
+    assert_clean(rows, np.asarray(scores), [1, 0, 1, 0][:n])
+
+
+def test_numbers_held_as_objects() -> None:
+    mixed = [Decimal("0.5"), Fraction(1, 4), True, np.float32(0.125), np.bool_(False), 0]
+    rows = check_rows(np.array(mixed, dtype=object), [1, 0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(rows.scores, [0.5, 0.25, 1.0, 0.125, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("name", ["scores", "y", "sample_weight", "groups", "time"])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (np.full((4, 2), 0.5), "pass column 1"),
+        (np.zeros((4, 3)), "has shape (4, 3): pass one column"),
+        (np.zeros((1, 4)), "has shape (1, 4): pass one column"),
+        (np.zeros((2, 1, 2)), "pass one column"),
+        (0.5, "should be a 1d array, not a single value"),
+        (np.float64(0.5), "should be a 1d array, not a single value"),
+        (np.array(0.5), "should be a 1d array"),
+        ("text", "should be a 1d array, not a single value"),
+        ({"a": 1}, "should be a 1d array, not an object of type dict"),
+        ({0.1, 0.2}, "should be a 1d array, not an object of type set"),
+        ((v for v in SCORES), "should be a 1d array, not an object of type generator"),
+        ([[0.1], [0.2, 0.3]], ": pass"),
+        (np.ma.masked_less(SCORES, 0.2), "masked array"),
+        (np.ma.masked_array(SCORES), "masked array"),
+        (Sparse(), "sparse matrix"),
+        (Broken(), "cannot be read as an array (it lives on another device)"),
+        (np.array(SCORES) + 1j, ": pass"),
+        (np.zeros(4, dtype=[("a", "f8")]), "holds values of type"),
+        ([0.1, 0.2], "2 rows but scores has 4"),
+    ],
+)
+def test_what_no_argument_takes(name: str, value: object, problem: str) -> None:
+    arguments: dict[str, Any] = {"scores": SCORES, "y": LABELS} | {name: value}
+    if name == "scores":
+        problem = problem.replace("2 rows but scores has 4", "y has 4 rows but scores has 2")
+    with refused(problem) as caught:
+        check_rows(**arguments)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_none_is_not_a_column() -> None:
+    with refused("scores should be a 1d array, not None"):
+        check_rows(None, LABELS)
+    with refused("y should be a 1d array, not None"):
+        check_rows(SCORES, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (["0.1", "0.2"], "holds text such as '0.2': convert it with astype(float)"),
+        (np.array(["0.1", "0.2"]), "holds text such as '0.1': convert it with astype(float)"),
+        (np.array([b"0.1", b"0.2"]), "holds text such as '0.1': convert it with astype(float)"),
+        ([0.1, "0.2"], "holds text such as '0.2': convert it with astype(float)"),
+        (["no", "yes"], "holds text such as 'yes': pass the column of numbers"),
+        (np.array([0.1, 1j]), "complex"),
+        (np.array([0.1, 1j], dtype=object), "complex"),
+        (np.array([1, 2], dtype="m8[D]"), "holds dates or time spans"),
+        (np.array([1, 2], dtype="M8[D]"), "holds dates or time spans"),
+        ([dt.timedelta(1), dt.timedelta(2)], "holds dates or time spans"),
+        (np.array([object(), 1], dtype=object), "holds values of type object"),
+        (np.array([[0.5], None], dtype=object), "holds values of type list"),
+        (np.array([np.zeros(2), None], dtype=object), "holds values of type ndarray"),
+        ([10**400, 1], "holds a number that float64 cannot hold"),
+        (np.array([Decimal("sNaN"), 1], dtype=object), "holds a number that float64 cannot hold"),
+        (np.array([], dtype="U1"), "holds values of type"),
+    ],
+)
+def test_what_is_not_a_number(value: object, problem: str) -> None:
+    with refused(problem) as caught:
+        check_rows(value, [0, 1])
+    assert str(caught.value).startswith("scores ")
+    with refused(problem):
+        check_scores(value, "real")
+    with pytest.raises(InputError, match="sample_weight "):
+        check_rows([0.2, 0.8], [0, 1], value)
+
+
+def test_whole_numbers_that_float64_cannot_hold() -> None:
+    assert check_rows([0, 2**53], [0, 1], kind="real").scores[1] == 2**53
+    for scores in (np.array([0, 2**53 + 1]), np.array([-(2**53) - 1, 0]), np.array([0, 2**64 - 1], dtype="u8")):
+        with refused("scores holds whole numbers beyond 2**53"):
+            check_rows(scores, [0, 1], kind="real")
+
+
+# --- sizes ---
+
+
+@pytest.mark.parametrize("empty", [[], (), np.array([]), np.zeros((0, 1)), np.array([], dtype=object)])
+def test_no_rows(empty: Any) -> None:
+    with refused("scores is empty"):
+        check_rows(empty, empty)
+    with refused("scores is empty"):
+        check_rows(empty, [1])
+    with refused("y has 0 rows but scores has 1"):
+        check_rows([0.5], empty)
+    with refused("y is empty"):
+        check_labels(empty)
+    with refused("scores is empty"):
+        sniff_kind(np.array([]))
+    for kind in KINDS:
+        assert check_scores(empty, kind).shape == (0,)
+
+
+def test_one_row_and_two_rows() -> None:
+    with warned("y has only one class (1 of 1 rows are positive)"):
+        assert_clean(check_rows([0.5], [1]), [0.5], [1])
+    assert_clean(check_rows([0.0, 1.0], [0, 1]), [0.0, 1.0], [0, 1])  # two rows are too few to cry leak
+
+
+def test_lengths_are_named() -> None:
+    for name in ("sample_weight", "groups", "time"):
+        arguments: dict[str, Any] = {name: [1, 2, 3]}
+        with refused(f"{name} has 3 rows but scores has 4"):
+            check_rows(SCORES, LABELS, **arguments)
+
+
+# --- scores ---
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, Decimal("NaN")])
+def test_missing_scores_are_refused_at_fit(missing: object) -> None:
+    with refused("scores has 2 missing values (NaN), the first at row 1 counted from 0"):
+        check_rows([0.1, missing, 0.3, missing], LABELS)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinite_scores_are_refused_at_fit(value: float) -> None:
+    for kind in (*KINDS, None):
+        with refused("scores has 1 infinity (inf), the first at row 3 counted from 0"):
+            check_rows([0.1, 0.2, 0.3, value], LABELS, kind=kind)
+
+
+def test_the_first_bad_row_is_found_in_a_long_column() -> None:
+    scores = np.full(300_000, 0.5)
+    labels = np.arange(300_000) % 2
+    scores[[200_001, 250_000]] = np.nan
+    with refused("scores has 2 missing values (NaN), the first at row 200001"):
+        check_rows(scores, labels)
+    weights = np.ones(300_000)
+    weights[200_001] = 1.5
+    with refused("sample_weight is 1.5 at row 200001"):
+        check_rows(labels * 0.5, labels, weights, weights="counts")
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_negative_zero_becomes_zero(dtype: str) -> None:
+    scores = np.array([-0.0, 0.5, 0.0, 1.0], dtype=dtype)
+    rows = check_rows(scores, LABELS)
+    assert not np.signbit(rows.scores).any()
+    assert np.signbit(scores[0])
+    assert not np.signbit(check_scores(scores, "probability")).any()
+    below = np.array([-0.0, -0.5, 0.0, 1.0], dtype=dtype)
+    assert np.signbit(check_rows(below, LABELS, kind="real").scores).tolist() == [False, True, False, False]
+    assert np.signbit(check_scores([np.nan, -0.0], "real")[1]) == np.False_
+
+
+@pytest.mark.parametrize("kind", ["logit", "real"])
+def test_any_finite_number_is_a_logit_or_a_real(kind: Kind) -> None:
+    rows = check_rows([-1e300, 50.0, 0.2, 1e300], LABELS, kind=kind)
+    assert rows.kind == kind
+    assert rows.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ([0.1, 20.0, 99.0, 1.0], ["2 of 4 rows", "min 0.1, max 99", "divide by 100"]),
+        ([-0.5, 0.2, 1.5, 0.3], ["2 of 4 rows", "min -0.5, max 1.5", "kind='logit' or kind='real'"]),
+        ([0.1, 0.2, 700.0, 0.3], ["1 of 4 rows", "max 700", "kind='logit' or kind='real'"]),
+        ([0.1, 0.2, 1.0000001, 0.3], ["1 of 4 rows", "max 1.0000001", "clip them"]),
+    ],
+)
+def test_declared_probabilities_lie_between_zero_and_one(scores: list[float], words: list[str]) -> None:
+    for call in (lambda: check_rows(scores, LABELS, kind="probability"), lambda: check_scores(scores, "probability")):
+        with refused(f"scores must lie in [0, 1] to be probabilities, but {words[0]}") as caught:
+            call()
+        assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("scores", "kind"),
+    [
+        ([0.0, 1.0], "probability"),
+        ([0.3, 0.3], "probability"),
+        ([-0.5, 0.5], "logit"),
+        ([-40.0, 40.0], "logit"),
+        ([-1.0, -2.0], "logit"),
+        ([-1e-9, 1e-9], "logit"),
+        ([-40.1, 1.0], "real"),
+        ([-1.0, 41.0], "real"),
+        ([300.0, 850.0], "real"),
+        ([0.0, 100.5], "real"),
+    ],
+)
+def test_the_guess_is_made_reported_and_can_be_silenced(scores: list[float], kind: Kind) -> None:
+    guess, sentence = sniff_kind(np.array(scores))
+    assert guess == kind
+    assert sentence.startswith("scores read as ")
+    if kind == "probability":
+        rows = check_rows(scores, [0, 1])
+    else:
+        assert f'kind="{kind}"' in sentence
+        with warned(sentence):
+            rows = check_rows(scores, [0, 1])
+    assert rows.kind == kind
+    assert rows.notes == (sentence,)
+    assert check_rows(scores, [0, 1], kind=kind).notes == ()
+
+
+@pytest.mark.parametrize("scores", [[0.0, 100.0], [5.0, 60.0], [0.2, 1.1]])
+def test_percentages_are_refused(scores: list[float]) -> None:
+    message = "scores lie between 0 and 100 and look like percentages: divide by 100, or pass kind='real'"
+    with refused(message):
+        check_rows(scores, [0, 1])
+    with refused(message):
+        sniff_kind(np.array(scores))
+    assert check_rows(scores, [0, 1], kind="real").kind == "real"
+
+
+@pytest.mark.parametrize("scores", [[0.5, 1 + 1e-12], [-1e-12, 0.5], [1 + 1e-7, 1 + 1e-7]])
+def test_rounding_is_not_a_percentage_nor_a_logit(scores: list[float]) -> None:
+    with refused("clip them to [0, 1]"):
+        check_rows(scores, [0, 1])
+
+
+def test_sniffing_needs_finite_scores() -> None:
+    with refused("missing value (NaN)"):
+        sniff_kind(np.array([0.1, np.nan]))
+    with refused("infinity"):
+        sniff_kind(np.array([0.1, np.inf]))
+
+
+@pytest.mark.parametrize("option", ["kind", "weights"])
+def test_unknown_options(option: str) -> None:
+    arguments: dict[str, Any] = {option: "percent"}
+    with refused(f"{option} is 'percent', which is not an option: pass one of '"):
+        check_rows(SCORES, LABELS, **arguments)
+    with refused("kind is None"):
+        check_scores(SCORES, None)  # type: ignore[arg-type]
+
+
+# --- check_scores ---
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out"),
+    [("f2", "f8"), ("f4", "f4"), ("f8", "f8"), (">f4", "f4"), ("i8", "f8"), ("u1", "f8"), ("?", "f8"), ("O", "f8")],
+)
+def test_float32_stays_float32(dtype: str, out: str) -> None:
+    given_scores = np.array([0, 1, 1]).astype(dtype)
+    checked = check_scores(given_scores, "probability")
+    assert checked.dtype == np.dtype(out)
+    np.testing.assert_array_equal(checked, [0, 1, 1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_score_stays_missing(kind: Kind) -> None:
+    np.testing.assert_array_equal(check_scores([0.5, np.nan], kind), [0.5, np.nan])
+    np.testing.assert_array_equal(check_scores([0.5, None], kind), [0.5, np.nan])
+    assert np.isnan(check_scores([np.nan, np.nan], kind)).all()
+    assert np.isnan(check_scores([None, None], kind)).all()
+    assert np.isnan(check_scores(np.full(2, np.nan, dtype="f4"), kind)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scores", [[0.5, np.inf], [np.nan, -np.inf], np.array([np.inf, np.nan], dtype="f4")])
+def test_infinite_scores_are_refused_at_transform(kind: Kind, scores: Any) -> None:
+    with refused("p has 1 infinity (inf)"):
+        check_scores(scores, kind, name="p")
+
+
+def test_missing_scores_do_not_hide_bad_ones() -> None:
+    with refused("p must lie in [0, 1] to be probabilities, but 1 of 3 rows do not (min 0.5, max 1.5)"):
+        check_scores([np.nan, 1.5, 0.5], "probability", name="p")
+
+
+def test_masked_scores_are_refused_at_transform() -> None:
+    with refused("scores is a masked array"):
+        check_scores(np.ma.masked_array(SCORES), "real")
+
+
+# --- labels ---
+
+
+@pytest.mark.parametrize(
+    ("y", "positive", "labels", "notes"),
+    [
+        ([False, True], None, [0, 1], ()),
+        ([0.0, 1.0], None, [0, 1], ()),
+        ([-1, 1], None, [0, 1], ("labels -1/1 read as 0/1",)),
+        ([-1.0, 1.0], None, [0, 1], ("labels -1/1 read as 0/1",)),
+        ([-1, -1], None, [0, 0], ("labels -1/1 read as 0/1",)),
+        ([1, 1], None, [1, 1], ()),
+        ([0, 0], None, [0, 0], ()),
+        ([Decimal(0), Decimal(1)], None, [0, 1], ()),
+        ([0, 1], 1, [0, 1], ()),
+        ([0, 1], 0, [1, 0], ("labels 1/0 read as 0/1",)),
+        ([-1, 1], -1, [1, 0], ("labels 1/-1 read as 0/1",)),
+        ([False, True], True, [0, 1], ()),
+        ([1, 2], 2, [0, 1], ("labels 1/2 read as 0/1",)),
+        (["no", "yes"], "yes", [0, 1], ("labels 'no'/'yes' read as 0/1",)),
+        (np.array(["no", "yes"]), "no", [1, 0], ("labels 'yes'/'no' read as 0/1",)),
+        (np.array([b"n", b"y"]), b"y", [0, 1], ("labels b'n'/b'y' read as 0/1",)),
+        (["no", "no"], "no", [1, 1], ("labels 'no' read as 1",)),
+        (["no", "no"], "yes", [0, 0], ("labels 'no'/'yes' read as 0/1",)),
+        ([3, 3], "yes", [0, 0], ("labels 3/'yes' read as 0/1",)),
+        (["bad", 0], "bad", [1, 0], ("labels 0/'bad' read as 0/1",)),
+        (["bad", 0], 0, [0, 1], ("labels 'bad'/0 read as 0/1",)),
+        (np.array([0.1, 0.7], dtype="f4"), np.float32(0.7), [0, 1], ...),
+    ],
+)
+def test_two_labels(y: Any, positive: object, labels: list[int], notes: Any) -> None:
+    found, sentences = check_labels(y, positive)
+    assert found.dtype == np.uint8
+    assert found.tolist() == labels
+    if notes is not ...:  # a float32 spelt out is of no interest
+        assert sentences == notes
+
+
+def test_label_notes_travel_with_the_rows() -> None:
+    assert "labels 'no'/'yes' read as 0/1" in check_rows([0.2, 0.3], ["no", "yes"], positive="yes").notes
+
+
+@pytest.mark.parametrize(
+    ("y", "positive", "problem"),
+    [
+        ([1, 2], None, "y labels are 1 and 2: pass positive=2"),
+        (["no", "yes"], None, "y labels are 'no' and 'yes': pass positive='yes'"),
+        (["0", "1"], None, "y labels are '0' and '1': pass positive='1'"),
+        ([-1, 0], None, "y labels are -1 and 0: pass positive=0"),
+        (["a", 3], None, "pass positive="),
+        ([2, 2], None, "y holds only the label 2: pass positive="),
+        ([0, 1, 2], None, "Calibrant's binary calibrators take two classes"),
+        ([-1, 0, 1], None, "Calibrant's binary calibrators take two classes"),
+        ([0, 1, 2], 2, "Calibrant's binary calibrators take two classes"),
+        (["a", "b", "c"], "a", "y has more than two distinct values ('a', 'b', 'c', ...)"),
+        (np.arange(100), None, "y has more than two distinct values (0, 1, 2, ...)"),
+        (np.array(["a", "b", "c"]), None, "Calibrant's binary calibrators take two classes"),
+        (["no", "yes"], "maybe", "positive='maybe' is not among the labels of y, which are 'no' and 'yes'"),
+        ([0, 1], 2, "positive=2 is not among the labels of y, which are 0 and 1"),
+        (["0", "1"], 1, "positive=1 is not among the labels of y, which are '0' and '1'"),
+        ([0.0, np.inf, np.inf], None, "y has 2 infinities (inf), the first at row 1"),
+        (np.array([1, 2], dtype="m8[D]"), None, "y holds values of type timedelta64[D]"),
+        (np.array([{"a": 1}, {"a": 2}], dtype=object), None, "y holds values that cannot be compared"),
+    ],
+)
+def test_labels_that_are_not_clear(y: Any, positive: object, problem: str) -> None:
+    with refused(problem):
+        check_labels(y, positive)
+    with refused(problem):
+        check_rows(np.linspace(0.2, 0.7, len(y)), y, positive=positive)
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, float("nan"), Decimal("NaN"), np.datetime64("NaT")])
+@pytest.mark.parametrize("values", [(0, 1), (0.0, 1.0), ("no", "yes"), (False, True)])
+def test_missing_labels(values: tuple[Any, Any], missing: object) -> None:
+    y = np.array([*values, missing, values[0], missing], dtype=object)
+    sentence = (
+        "y has 2 missing values (NaN or null), the first at row 2 counted from 0: "
+        "drop these rows; a label that has not arrived is not a negative"
+    )
+    with refused(sentence):
+        check_labels(y.tolist(), positive=values[1])
+    with refused(sentence):
+        check_rows(np.linspace(0, 1, 5), y)
+
+
+def test_the_argument_name_in_label_errors() -> None:
+    with refused("bad labels are 1 and 2"):
+        check_labels([1, 2], name="bad")
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_one_class_warns(value: int) -> None:
+    with warned(f"y has only one class ({value * 812} of 812 rows are positive)"):
+        rows = check_rows(np.linspace(0, 1, 812), np.full(812, value))
+    assert (rows.labels == value).all()
+
+
+# --- mistakes that look like data ---
+
+
+@pytest.mark.parametrize("y", [SCORES, np.array(SCORES, dtype="f4"), np.array(SCORES, dtype=object)])
+@pytest.mark.parametrize("scores", [LABELS, [False, True, False, True], [1, 1, 1, 1]])
+def test_swapped_arguments(scores: Any, y: Any) -> None:
+    with refused("scores and y look swapped"):
+        check_rows(scores, y)
+
+
+@pytest.mark.parametrize(("scores", "y"), [(LABELS, [0, 1, 2, 3]), (LABELS, [0.2, 0.3, 4.0, 0.1]), (SCORES, SCORES)])
+def test_too_many_labels_are_not_always_swapped(scores: Any, y: Any) -> None:
+    with refused("take two classes"):
+        check_rows(scores, y)
+
+
+@pytest.mark.parametrize("n", [3, 200])
+def test_scores_that_equal_the_labels(n: int) -> None:
+    y = (np.arange(n) % 3 == 0).astype(int)
+    with warned("scores equal the labels on every row: a leak, or the wrong column?"):
+        check_rows(y.astype(float), y)
+    with warned("scores equal 1 - labels on every row"):
+        check_rows(1.0 - y, y)
+    with warned("scores equal the labels, written as -1/1, on every row"):
+        check_rows(2.0 * y - 1, 2 * y - 1, kind="real")
+
+
+def test_one_different_row_is_no_leak() -> None:
+    y = (np.arange(200) % 3 == 0).astype(int)
+    for scores in (y.astype(float), 1.0 - y):
+        scores[-1] = 0.5
+        check_rows(scores, y)
+
+
+def test_the_warning_points_at_the_caller() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_rows([-1.0, 1.0], [0, 1])
+    assert [w.filename for w in caught] == [__file__]
+
+
+# --- weights ---
+
+
+def test_no_weights_are_counts_of_one() -> None:
+    for weights in ("importance", "counts"):
+        rows = check_rows(SCORES, LABELS, weights=weights)
+        assert rows.weights is None
+        assert rows.counts
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "u8", "O"])
+def test_counts(dtype: str) -> None:
+    rows = check_rows(SCORES, LABELS, np.array([1, 2, 3, 4]).astype(dtype), weights="counts")
+    assert rows.weights is not None
+    assert rows.weights.dtype == np.int64
+    assert rows.weights.tolist() == [1, 2, 3, 4]
+    assert rows.counts
+    assert not any("weights" in note for note in rows.notes)
+
+
+def test_the_largest_count() -> None:
+    rows = check_rows(SCORES, LABELS, [2**53 - 1, 1, 1, 1], weights="counts")
+    assert rows.weights is not None
+    assert rows.weights[0] == 2**53 - 1
+
+
+def test_whole_importance_weights_are_noted() -> None:
+    rows = check_rows(SCORES, LABELS, [1, 2, 3, 4])
+    assert rows.weights is not None
+    assert rows.weights.dtype == np.float64
+    assert not rows.counts
+    assert rows.notes[-1] == (
+        'weights are whole numbers; if they are repetition counts, say weights="counts" to keep the guarantees'
+    )
+    assert len(check_rows(SCORES, LABELS, [1, 2, 3, 4.5]).notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("w", "meaning", "problem"),
+    [
+        ([1, -1, 1, -2], "importance", "sample_weight is negative, first at row 1"),
+        ([1, -1, 1, -2], "counts", "sample_weight is negative, first at row 1"),
+        ([1, np.nan, 1, 1], "importance", "sample_weight has 1 missing value (NaN), the first at row 1"),
+        ([1, None, 1, 1], "counts", "sample_weight has 1 missing value (NaN), the first at row 1"),
+        ([1, 1, np.inf, 1], "importance", "sample_weight has 1 infinity (inf), the first at row 2"),
+        ([0, 0, 0, 0], "importance", "sample_weight is zero on every row"),
+        ([0, 0, 0, 0], "counts", "sample_weight is zero on every row"),
+        ([1, 1.5, 2.5, 1], "counts", "sample_weight is 1.5 at row 1"),
+        ([1, 1, 1, 2**53], "counts", "sample_weight is 9007199254740992 at row 3"),
+        ([1e308, 1e308, 1, 1], "importance", "sample_weight sums to infinity"),
+    ],
+)
+def test_weights_that_are_refused(w: Any, meaning: Any, problem: str) -> None:
+    with refused(problem):
+        check_rows(SCORES, LABELS, w, weights=meaning)
+
+
+def test_counts_that_overflow_int64() -> None:
+    n = 1100
+    with refused("beyond the range of int64"):
+        check_rows(np.linspace(0, 1, n), np.arange(n) % 2, np.full(n, 2**53 - 1), weights="counts")
+
+
+@pytest.mark.parametrize("meaning", ["importance", "counts"])
+def test_a_row_of_weight_zero_is_no_row(meaning: Any) -> None:
+    rows = check_rows(
+        [*SCORES, -7.0],
+        [*LABELS, 5],
+        [2, 1, 0, 3, 0],
+        weights=meaning,
+        groups=list("abcde"),
+        time=[1, 2, 3, 4, 5],
+    )
+    assert_clean(rows, [0.1, 0.7, 0.9], [0, 1, 1])
+    assert rows.weights is not None
+    assert rows.groups is not None
+    assert rows.time is not None
+    assert rows.weights.tolist() == [2, 1, 3]
+    assert rows.groups.tolist() == ["a", "b", "d"]
+    assert rows.time.tolist() == [1, 2, 4]
+    assert rows.kind == "probability"
+    assert "2 of 5 rows have weight zero and were dropped" in rows.notes
+
+
+def test_missing_values_are_found_before_rows_are_dropped() -> None:
+    with refused("scores has 1 missing value"):
+        check_rows([np.nan, *SCORES], [1, *LABELS], [0, 1, 1, 1, 1])
+    with refused("y has 1 missing value"):
+        check_rows([0.5, *SCORES], [None, *LABELS], [0, 1, 1, 1, 1])
+
+
+def test_classes_are_judged_after_rows_are_dropped() -> None:
+    with warned("y has only one class (0 of 2 rows are positive)"):
+        check_rows(SCORES, LABELS, [1.5, 0, 1, 0])
+
+
+# --- groups and time ---
+
+
+@pytest.mark.parametrize(
+    "values",
+    [list("abab"), [1, 2, 1, 2], [0.5, 1.5, 0.5, 1.5], [True, False] * 2, ["a", 1, "a", 1], np.array(list("abab"))],
+)
+def test_groups_are_kept_as_they_are(values: Any) -> None:
+    rows = check_rows(SCORES, LABELS, groups=values)
+    assert rows.groups is not None
+    assert rows.groups.tolist() == list(values)
+
+
+@pytest.mark.parametrize("name", ["groups", "time"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["a", None, "b", "b"],
+        ["a", float("nan"), "b", "b"],
+        [1.0, np.nan, 2.0, 2.0],
+        [1, None, 2, 2],
+        np.array(["2024-01-01", "NaT", "2024-01-02", "2024-01-02"], dtype="M8[D]"),
+        np.array([1, "NaT", 2, 3], dtype="m8[D]"),
+    ],
+)
+def test_groups_and_time_may_not_be_missing(name: str, values: Any) -> None:
+    arguments: dict[str, Any] = {name: values}
+    with refused(f"{name} has 1 missing value (NaN or null), the first at row 1"):
+        check_rows(SCORES, LABELS, **arguments)
+
+
+NAIVE = [dt.datetime(2024, 1, day) for day in (1, 3, 2, 4)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 3, 2, 4],
+        [0.1, 0.3, 0.2, 0.4],
+        NAIVE,
+        [d.date() for d in NAIVE],
+        [d.replace(tzinfo=dt.UTC) for d in NAIVE],
+        np.array(NAIVE, dtype="M8[s]"),
+        np.array([1, 3, 2, 4], dtype="m8[D]"),
+        ["2024-01-01", "2024-01-03", "2024-01-02", "2024-01-04"],
+        np.array(["2024-01-01", "2024-01-03", "2024-01-02", "2024-01-04"]),
+        ["2024-01", "2024-03", "2024-02", "2024-04"],
+        ["2021", "2023", "2022", "2024"],
+        ["2024-01-01T23:00-05:00", "2024-01-02T06:00:00Z", "2024-01-02 05:30:00+00:00", "2024-01-02T12:00+01:00"],
+    ],
+)
+def test_time_can_be_put_in_order(values: Any) -> None:
+    rows = check_rows(SCORES, LABELS, time=values)
+    assert rows.time is not None
+    assert np.argsort(rows.time).tolist() == [0, 2, 1, 3]
+    is_text = isinstance(values[0], str)
+    assert (rows.time.dtype == "M8[us]") is is_text
+    assert ("time read as UTC dates from ISO 8601 text" in rows.notes) is is_text
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (["03/01/2024", "04/01/2024"] * 2, "time holds text that is not an ISO 8601 date, such as '0"),
+        (["1", "2"] * 2, "not an ISO 8601 date"),
+        (["2024-01-01", "2024-01-01T00:00Z"] * 2, "time has a time zone on some rows only"),
+        ([1, "2024-01-01"] * 2, "time holds values that cannot be put in order"),
+        ([NAIVE[0], NAIVE[0].replace(tzinfo=dt.UTC)] * 2, "time holds values that cannot be put in order"),
+        (np.array([b"2024", b"2025"] * 2), "time holds values that cannot be put in order"),
+        ([object(), object()] * 2, "time holds values that cannot be put in order"),
+        (np.array([{}, {}, {}, {}], dtype=object), "time holds values that cannot be compared"),
+    ],
+)
+def test_time_that_has_no_order(values: Any, problem: str) -> None:
+    with refused(problem):
+        check_rows(SCORES, LABELS, time=values)
+
+
+# --- dataframe libraries ---
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "Float32", "Float64", "category", "object", "double[pyarrow]"])
+def test_pandas_scores(dtype: str) -> None:
+    pd = pytest.importorskip("pandas")
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    index = [7, 8, 9, 10]
+    scores = pd.Series([0.25, 0.75, 0.5, 1.0], index=index).astype(dtype)
+    rows = check_rows(scores, pd.Series(LABELS, index=index), pd.Series([1.5, 1, 1, 1]), groups=pd.Series(list("abab")))
+    assert_clean(rows, [0.25, 0.75, 0.5, 1.0])
+    assert check_scores(scores, "probability").dtype == ("f4" if "32" in dtype else "f8")
+
+
+@pytest.mark.parametrize("dtype", ["Float32", "Float64", "Int64", "boolean", "object", "double[pyarrow]"])
+def test_pandas_missing_scores(dtype: str) -> None:
+    pd = pytest.importorskip("pandas")
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    scores = pd.Series([1, None, 0, 1], dtype=dtype)
+    with refused("scores has 1 missing value (NaN), the first at row 1"):
+        check_rows(scores, LABELS)
+    checked = check_scores(scores, "probability")
+    np.testing.assert_array_equal(checked, [1, np.nan, 0, 1])
+    assert checked.dtype == ("f4" if dtype == "Float32" else "f8")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "Int64", "boolean", "Float64", "category", "object"])
+def test_pandas_labels(dtype: str) -> None:
+    pd = pytest.importorskip("pandas")
+    assert check_labels(pd.Series(LABELS).astype(dtype))[0].tolist() == LABELS
+
+
+@pytest.mark.parametrize("dtype", ["string", "category", "object"])
+def test_pandas_text_labels(dtype: str) -> None:
+    pd = pytest.importorskip("pandas")
+    y = pd.Series(["no", "yes", "no", "yes"], dtype=dtype)
+    assert check_labels(y, "yes")[0].tolist() == LABELS
+    with refused("y labels are 'no' and 'yes': pass positive='yes'"):
+        check_labels(y)
+    with refused("y has 1 missing value"):
+        check_labels(pd.Series(["no", None, "yes"], dtype=dtype), "yes")
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "object"])
+def test_pandas_missing_labels(dtype: str) -> None:
+    pd = pytest.importorskip("pandas")
+    with refused("y has 1 missing value (NaN or null), the first at row 1"):
+        check_labels(pd.Series([1, None, 0], dtype=dtype))
+
+
+def test_pandas_text_scores() -> None:
+    pd = pytest.importorskip("pandas")
+    with refused("convert it with astype(float)"):
+        check_rows(pd.Series(["0.1", "0.2"], dtype="string"), [0, 1])
+
+
+def test_pandas_groups_and_time() -> None:
+    pd = pytest.importorskip("pandas")
+    days = pd.Series(pd.to_datetime(["2024-01-01", "2024-01-03", "2024-01-02", "2024-01-04"]))
+    for time in (days, days.dt.tz_localize("Europe/Vienna"), pd.DatetimeIndex(days), days.dt.to_period("D")):
+        rows = check_rows(SCORES, LABELS, groups=pd.Series(list("abab"), dtype="category"), time=time)
+        assert rows.time is not None
+        assert np.argsort(rows.time).tolist() == [0, 2, 1, 3]
+    zone = check_rows(SCORES, LABELS, time=days.dt.tz_localize("Europe/Vienna")).time
+    assert zone is not None
+    assert zone[0] == np.datetime64("2023-12-31T23:00")
+    for missing in (pd.Series(["a", None, "b", "b"], dtype="string"), pd.Series([1, None, 2, 2], dtype="Int64")):
+        with refused("groups has 1 missing value"):
+            check_rows(SCORES, LABELS, groups=missing)
+    for late in (days.where(days.index != 1), days.dt.tz_localize("UTC").where(days.index != 1)):
+        with refused("time has 1 missing value (NaN or null), the first at row 1"):
+            check_rows(SCORES, LABELS, time=late)
+
+
+def test_large_identifiers_keep_their_digits() -> None:
+    pd = pytest.importorskip("pandas")
+    ids = [2**60 + k for k in range(4)]
+    rows = check_rows(SCORES, LABELS, groups=pd.Series(ids, dtype="Int64"))
+    assert rows.groups is not None
+    assert rows.groups.tolist() == ids
+
+
+def frames(scores: list[Any], columns: int) -> list[Any]:
+    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    data = dict.fromkeys("abc"[:columns], scores)
+    return [pd.DataFrame(data), pl.DataFrame(data), pa.table(data)]
+
+
+def test_a_frame_of_one_column_is_a_column() -> None:
+    for frame in frames(SCORES, 1):
+        assert_clean(check_rows(frame, LABELS))
+    for frame in frames([0.1, None, 0.2, 0.3], 1):
+        with refused("scores has 1 missing value"):
+            check_rows(frame, LABELS)
+    for frame in frames(SCORES, 2):
+        with refused("pass column 1"):
+            check_rows(frame, LABELS)
+    for frame in frames(SCORES, 3):
+        with refused("scores has shape (4, 3): pass one column"):
+            check_rows(frame, LABELS)
+
+
+def test_a_lazy_frame_is_not_a_column() -> None:
+    pl = pytest.importorskip("polars")
+    with refused("scores should be a 1d array, not an object of type LazyFrame"):
+        check_rows(pl.DataFrame({"a": SCORES}).lazy(), LABELS)
+
+
+def series(library: str) -> Callable[[list[Any]], Any]:
+    module = pytest.importorskip("pyarrow" if library == "chunked" else library)
+    if library == "polars":
+        return lambda values: module.Series("column", values)
+    if library == "pyarrow":
+        return lambda values: module.array(values)
+    return lambda values: module.chunked_array([module.array(values[:1]), module.array(values[1:])])
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow", "chunked"])
+def test_polars_and_arrow_columns(library: str) -> None:
+    column = series(library)
+    for labels in (LABELS, [bool(v) for v in LABELS], [float(v) for v in LABELS]):
+        rows = check_rows(
+            column(SCORES),
+            column(labels),
+            column([1.5, 1.0, 1.0, 1.0]),
+            groups=column(list("abab")),
+            time=column(NAIVE),
+        )
+        assert_clean(rows)
+        assert rows.groups is not None
+        assert rows.time is not None
+        assert rows.groups.tolist() == list("abab")
+        assert rows.time.dtype.kind == "M"
+    assert check_labels(column(["no", "yes"]), "yes")[0].tolist() == [0, 1]
+    assert check_scores(column(SCORES), "probability").tolist() == SCORES
+    assert check_scores(column([Decimal("0.50"), Decimal("0.25")]), "probability").tolist() == [0.5, 0.25]
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow", "chunked"])
+def test_polars_and_arrow_nulls(library: str) -> None:
+    column = series(library)
+    for scores in ([0.1, None, 0.3, 0.4], [1, None, 0, 1], [True, None, False, True], [Decimal("0.1"), None] * 2):
+        with refused(", the first at row 1"):
+            check_rows(column(scores), LABELS)
+        assert np.isnan(check_scores(column(scores), "probability")[1])
+    for labels in ([1, None, 0], [True, None, False], [1.0, None, 0.0], ["no", None, "yes"]):
+        with refused("y has 1 missing value (NaN or null), the first at row 1"):
+            check_labels(column(labels))
+    with refused("sample_weight has 1 missing value"):
+        check_rows(SCORES, LABELS, column([1, None, 1, 1]))
+    for groups in (["a", None, "b", "b"], [1, None, 2, 2], [NAIVE[0], None, NAIVE[0], NAIVE[0]]):
+        with refused("groups has 1 missing value"):
+            check_rows(SCORES, LABELS, groups=column(groups))
+
+
+def test_encoded_text() -> None:
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    text = ["no", "yes", "no"]
+    for y in (
+        pl.Series(text, dtype=pl.Categorical),
+        pl.Series(text, dtype=pl.Enum(["no", "yes"])),
+        pa.array(text).dictionary_encode(),
+        pa.array(text, type=pa.large_string()),
+    ):
+        assert check_labels(y, "yes")[0].tolist() == [0, 1, 0]
+
+
+def test_numpy_variable_width_text() -> None:
+    if not hasattr(np, "dtypes") or not hasattr(np.dtypes, "StringDType"):
+        return  # numpy before 2 has no such text
+    dtype = np.dtypes.StringDType(na_object=None)
+    assert check_labels(np.array(["no", "yes"], dtype=dtype), "yes")[0].tolist() == [0, 1]
+    with refused("y has 1 missing value"):
+        check_labels(np.array(["no", None, "yes"], dtype=dtype), "yes")
+    with refused("convert it with astype(float)"):
+        check_scores(np.array(["0.1"], dtype=dtype), "real")
+
+
+def test_scipy_sparse() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    for matrix in (sparse.csr_matrix([[0.1], [0.2]]), sparse.coo_array([[0.1], [0.2]])):
+        with refused("scores is a sparse matrix"):
+            check_rows(matrix, [0, 1])
+
+
+# --- the caller's arrays ---
+
+
+def test_clean_arrays_are_not_copied() -> None:
+    scores, weights, groups = np.array(SCORES), np.array([0.5, 1, 1, 1]), np.array([1, 2, 3, 4])
+    rows = check_rows(scores, LABELS, weights, groups=groups, time=groups)
+    assert rows.weights is not None
+    assert np.shares_memory(rows.scores, scores)
+    assert np.shares_memory(rows.weights, weights)
+    assert rows.groups is groups
+    assert rows.time is groups
+    single = scores.astype(np.float32)
+    assert np.shares_memory(check_scores(single, "real"), single)
+
+
+def test_the_callers_arrays_are_never_written_to() -> None:
+    arrays = [
+        np.array([-0.0, 0.5, 0.2, 0.9]),
+        np.array([-1, 1, -1, 1]),
+        np.array([1.0, 0.0, 2.0, 3.0]),
+        np.array(list("abab")),
+        np.array(["2024-01-01"] * 4),
+    ]
+    before = [a.tobytes() for a in arrays]
+    for a in arrays:
+        a.flags.writeable = False
+    scores, y, weights, groups, time = arrays
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)
+        check_rows(scores, y, weights, groups=groups, time=time)
+        check_scores(scores, "probability")
+    assert [a.tobytes() for a in arrays] == before
+
+
+@pytest.mark.parametrize("kind", ["logit", "real", None])
+def test_scores_beyond_arithmetic_are_refused(kind: Kind | None) -> None:
+    with pytest.raises(InputError, match="rescale"):
+        check_rows([-1e308, 1e308], [0, 1], kind=kind)
+
+
+def test_rows_are_frozen() -> None:
+    rows = check_rows(SCORES, LABELS)
+    with pytest.raises(AttributeError):
+        rows.kind = "real"  # type: ignore[misc]
+    assert rows != check_rows(SCORES, LABELS)
+
+
+probabilities = st.floats(0, 1) | st.sampled_from([0.0, -0.0, 0.5, 1.0, 5e-324])
+
+
+@given(data=st.data(), n=st.integers(1, 40))
+def test_clean_input_comes_back(data: st.DataObject, n: int) -> None:
+    kind = data.draw(st.sampled_from(KINDS))
+    number = probabilities if kind == "probability" else st.floats(-1e300, 1e300)
+    scores = data.draw(hnp.arrays(np.float64, n, elements=number))
+    labels = data.draw(hnp.arrays(np.uint8, n, elements=st.integers(0, 1)))
+    counts = data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, 5)))
+    counts[0] += 1
+    keep = counts > 0
+    kept = scores[keep], labels[keep], counts[keep]
+    before = scores.tobytes(), labels.tobytes(), counts.tobytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)  # one class, or a leak by chance
+        rows = check_rows(scores, labels, counts, weights="counts", kind=kind)
+        again = check_rows(rows.scores, rows.labels, rows.weights, weights="counts", kind=kind)
+        forms = [
+            check_rows(scores.tolist(), labels.astype(bool), counts.tolist(), weights="counts", kind=kind),
+            check_rows(scores[:, None], labels * 2.0 - 1, counts * 1.0, weights="counts", kind=kind),
+            check_rows(scores.astype(object), labels.astype(str), counts, weights="counts", kind=kind, positive="1"),
+        ]
+    for found in (rows, again, *forms):
+        assert not np.signbit(found.scores[found.scores == 0]).any()
+        for result, wanted in zip((found.scores, found.labels, found.weights), kept, strict=True):
+            np.testing.assert_array_equal(result, wanted)
+    assert (scores.tobytes(), labels.tobytes(), counts.tobytes()) == before
+    np.testing.assert_array_equal(check_scores(scores, kind), scores)
+
+
+@given(scores=hnp.arrays(np.float32, st.integers(0, 30), elements=st.floats(0, 1, width=32) | st.just(np.nan)))
+def test_float32_comes_back(scores: Any) -> None:
+    for kind in KINDS:
+        checked = check_scores(scores, kind)
+        assert checked.dtype == np.float32
+        np.testing.assert_array_equal(checked, scores)

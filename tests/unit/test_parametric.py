@@ -1,0 +1,221 @@
+"""Platt and beta scaling: maximum likelihood, the identity, separation, soft targets, limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+from calibrant.arrays import InputError
+from calibrant.calibrators import parametric
+from calibrant.calibrators.parametric import BetaScaling, PlattScaling
+from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap
+from calibrant.numerics import Grid, expit, log_loss, logit
+from calibrant.tallies import Tally
+
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+
+
+def world(
+    n: int = 3000, seed: int = 0, a: float = 0.6, b: float = 1.7, c: float = -0.4
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores whose true curve is the beta map (a, b, c)."""
+    rng = np.random.default_rng(seed)
+    scores = rng.beta(1.2, 1.5, n)
+    return scores, (rng.random(n) < BetaMap(a, b, c).apply(scores)).astype(int)
+
+
+def nll(p: np.ndarray, y: np.ndarray) -> float:
+    return log_loss(p, np.ones(len(y)), y) / len(y)
+
+
+def test_platt_is_logistic_regression_on_the_log_odds():
+    scores, y = world()
+    map_ = PlattScaling().fit(scores, y).map_
+    theirs = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(logit(scores)[:, None], y)
+    assert map_.slope == pytest.approx(theirs.coef_[0, 0], rel=1e-5)
+    assert map_.intercept == pytest.approx(theirs.intercept_[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["logit", "real"])
+def test_logits_enter_as_they_are(kind):
+    scores, y = world()
+    on_odds, on_logits = PlattScaling().fit(scores, y).map_, PlattScaling().fit(logit(scores), y, kind=kind).map_
+    assert on_logits.on == "score"
+    assert on_logits.slope == pytest.approx(on_odds.slope, rel=1e-8)
+    assert on_logits.intercept == pytest.approx(on_odds.intercept, rel=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-3, 1e5, 1e200])
+def test_the_scale_of_a_real_score_does_not_matter(scale):
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=500) + 3
+    y = (rng.random(500) < expit(z - 3)).astype(int)
+    plain, scaled = PlattScaling().fit(z, y, kind="real"), PlattScaling().fit(z * scale, y, kind="real")
+    np.testing.assert_allclose(scaled.transform(z * scale), plain.transform(z), rtol=1e-7)
+
+
+def test_real_scores_over_the_whole_range_of_floats():
+    cal = PlattScaling().fit([-1e300, 1e300, 0.0, 1.0, -5.0, 7.0], [0, 1, 0, 1, 1, 0], kind="real")
+    out = cal.transform([-1.7e308, 0.0, 1.7e308])
+    assert ((out > 0) & (out < 1)).all()
+    assert (np.diff(out) >= 0).all()
+
+
+VARIANTS = {
+    "abm": lambda t: (t[0], t[1], t[2]),
+    "am": lambda t: (t[0], t[0], t[1]),
+    "ab": lambda t: (t[0], t[1], (t[0] - t[1]) * np.log(2)),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("truth", [(0.6, 1.7, -0.4), (1.5, 0.2, 0.3), (-1.0, 1.0, 0.0), (1.0, -1.0, 0.5)], ids=str)
+def test_beta_is_the_maximum_of_the_likelihood(variant, truth):
+    scores, y = world(1500, 4, *truth)
+    got = BetaScaling(variant).fit(scores, y).map_
+    build = VARIANTS[variant]
+    size = {"abm": 3, "am": 2, "ab": 2}[variant]
+    bounds = (
+        [(0, None), (0, None), (None, None)]
+        if variant == "abm"
+        else [(0, None), ((None if variant == "am" else 0), None)]
+    )
+    found = minimize(
+        lambda t: nll(BetaMap(*build(t)).apply(scores), y),
+        np.full(size, 0.5),
+        bounds=bounds,
+        options={"ftol": 1e-14, "gtol": 1e-9},
+    )
+    assert nll(got.apply(scores), y) <= found.fun + 1e-9
+    assert min(got.a, got.b) >= 0
+    if variant == "am":
+        assert got.a == got.b
+    if variant == "ab":
+        assert got.apply([0.5])[0] == pytest.approx(0.5, abs=1e-12)
+
+
+def test_am_is_platt():
+    scores, y = world()
+    am, platt = BetaScaling("am").fit(scores, y).map_, PlattScaling().fit(scores, y).map_
+    assert (am.a, am.c) == pytest.approx((platt.slope, platt.intercept), rel=1e-7)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
+def test_a_calibrated_score_is_left_alone(cls):
+    rng = np.random.default_rng(5)
+    scores = rng.random(100_000)
+    cal = cls().fit(scores, rng.random(100_000) < scores)
+    grid = np.linspace(0.02, 0.98, 49)
+    assert np.abs(cal.transform(grid) - grid).max() < 0.01
+
+
+def test_a_falling_truth_gives_a_flat_map_unless_asked():
+    scores, y = world(1000, 6, -1.0, -1.0, 0.0)
+    flat = PlattScaling().fit(scores, y)
+    assert flat.map_.slope == 0.0
+    assert flat.transform([0.1])[0] == pytest.approx(y.mean(), rel=1e-9)
+    assert PlattScaling(increasing=False).fit(scores, y).map_.slope < -0.5
+
+
+SEPARATED = {
+    "separated": ([0.1, 0.2, 0.3, 0.7, 0.8, 0.9], [0, 0, 0, 1, 1, 1], True),
+    "separated, falling": ([0.1, 0.2, 0.3, 0.7, 0.8, 0.9], [1, 1, 1, 0, 0, 0], True),
+    "quasi-separated": ([0.1, 0.2, 0.5, 0.5, 0.8, 0.9], [0, 0, 0, 1, 1, 1], True),
+    "one class": ([0.1, 0.2, 0.5, 0.6], [1, 1, 1, 1], True),
+    "overlapping": ([0.1, 0.2, 0.6, 0.5, 0.8, 0.9], [0, 0, 0, 1, 1, 1], False),
+    "constant score": ([0.5] * 10, [1, 1, 1] + [0] * 7, False),
+}
+
+
+@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
+@pytest.mark.parametrize("name", SEPARATED)
+def test_separated_classes_get_soft_targets_and_a_note(cls, name):
+    scores, y, noted = SEPARATED[name]
+    cal = cls().fit(scores, y)
+    assert any("soft targets" in note for note in cal.notes_) == noted
+    out = cal.transform([0.0, 0.3, 1.0])
+    assert ((out > 0) & (out < 1)).all()
+    asked = cls(soft_targets=True).fit(scores, y)
+    assert not any("soft targets" in note for note in asked.notes_)
+    if noted:
+        assert asked.map_ == cal.map_
+
+
+@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
+@pytest.mark.parametrize("score", [0.0, 0.3, 0.5, 1.0])
+def test_a_constant_score_gets_the_event_rate(cls, score):
+    cal = cls().fit([score] * 10, [1, 1, 1] + [0] * 7)
+    assert cal.transform([score])[0] == pytest.approx(0.3, rel=1e-9)
+    assert (np.diff(cal.transform([0.1, 0.5, 0.9])) > 0).all()
+
+
+def test_platts_soft_targets():
+    scores, y = world(40, 7)
+    positives, negatives = y.sum(), len(y) - y.sum()
+    soft = np.where(y == 1, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    found = minimize(
+        lambda t: (
+            -np.mean(
+                soft * np.log(expit(t[0] * logit(scores) + t[1]))
+                + (1 - soft) * np.log(expit(-t[0] * logit(scores) - t[1]))
+            )
+        ),
+        [1.0, 0.0],
+        options={"gtol": 1e-10},
+    )
+    map_ = PlattScaling(soft_targets=True).fit(scores, y).map_
+    assert (map_.slope, map_.intercept) == pytest.approx(tuple(found.x), abs=1e-5)
+
+
+@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
+def test_limits_say_no_more_than_n_rows_support(cls):
+    scores, y = world(98, 8, 9.0, 9.0, 0.0)
+    cal = cls(limits=True).fit(scores, y)
+    assert isinstance(cal.map_, ComposeMap)
+    assert cal.transform([0.0, 1.0]).tolist() == [0.01, 0.99]
+    free = cls().fit(scores, y).transform([0.5])
+    assert cal.transform([0.5])[0] == pytest.approx(free[0], rel=1e-15)
+    weighted = cls(limits=True).fit(scores, y, np.full(98, 7.0))
+    np.testing.assert_allclose(weighted.transform([0.0, 1.0]), [0.01, 0.99], rtol=1e-12)
+
+
+@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
+def test_the_grid_costs_next_to_nothing(cls):
+    scores, y = world(20_000, 9)
+    exact = cls().fit(scores, y)
+    gridded = cls().fit_tally(Tally.from_arrays(scores, y, grid=Grid()))
+    probes = np.linspace(0.001, 0.999, 200)
+    np.testing.assert_allclose(gridded.transform(probes), exact.transform(probes), atol=1e-6)
+
+
+@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
+def test_a_warm_start_ends_in_the_same_place(cls, monkeypatch):
+    scores, y = world(5_000, 10)
+    cold = cls().fit(scores, y)
+    monkeypatch.setattr(parametric, "WARM_START_ROWS", 1000)
+    warm = cls().fit(scores, y)
+    probes = np.linspace(0.001, 0.999, 200)
+    np.testing.assert_allclose(warm.transform(probes), cold.transform(probes), atol=1e-9)
+    assert warm.notes_ == cold.notes_
+
+
+def test_wrong_options_are_refused():
+    scores, y = world(50)
+    with pytest.raises(InputError, match="on must be"):
+        PlattScaling("odds").fit(scores, y)
+    with pytest.raises(InputError, match="variant must be"):
+        BetaScaling("abc").fit(scores, y)
+    with pytest.raises(InputError, match="needs probabilities"):
+        BetaScaling().fit(logit(scores), y, kind="logit")
+    with pytest.raises(InputError, match="scores="):
+        PlattScaling().fit_tally(Tally.from_table([5, 5], [1, 4], edges=[0.5]))
+
+
+def test_no_certificate_and_why():
+    scores, y = world(50)
+    for cal in (PlattScaling().fit(scores, y), BetaScaling().fit(scores, y)):
+        assert "Theorem 3.3" in str(cal.certificate())
+    assert isinstance(PlattScaling().fit(scores, y).map_, LogitAffineMap)
