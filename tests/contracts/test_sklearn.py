@@ -80,15 +80,10 @@ OLD = tuple(map(int, version("scikit-learn").split(".")[:2])) < (1, 7)
 
 
 def _expected_to_fail(estimator: Any) -> dict[str, str]:
-    if OLD:
-        sparse = isinstance(estimator, CalibratedClassifier)
-        return dict.fromkeys(WEIGHT_CHECKS[: 1 + sparse], "the check compares two different problems")
-    if isinstance(estimator, CalibratedClassifier) and isinstance(estimator.calibrator, HistogramBinning):
-        reason = (
-            "weights that are not declared as counts carry no certificate, and choose bins by weight and not by rows"
-        )
-        return dict.fromkeys(WEIGHT_CHECKS, reason)
-    return {}
+    if not OLD:
+        return {}
+    sparse = isinstance(estimator, CalibratedClassifier)
+    return dict.fromkeys(WEIGHT_CHECKS[: 1 + sparse], "the check compares two different problems")
 
 
 # What the checks provoke on purpose, with a handful of rows or with all rows of a class weighted to zero.

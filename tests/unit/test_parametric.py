@@ -178,7 +178,7 @@ def test_limits_say_no_more_than_n_rows_support(cls):
     assert cal.transform([0.0, 1.0]).tolist() == [0.01, 0.99]
     free = cls().fit(scores, y).transform([0.5])
     assert cal.transform([0.5])[0] == pytest.approx(free[0], rel=1e-15)
-    weighted = cls(limits=True).fit(scores, y, np.full(98, 7.0))
+    weighted = cls(limits=True).fit(scores, y, np.full(98, 0.7))
     np.testing.assert_allclose(weighted.transform([0.0, 1.0]), [0.01, 0.99], rtol=1e-12)
 
 

@@ -90,7 +90,7 @@ class BinaryCalibrator(BaseEstimator):
         if not tally.total > 0:
             raise InputError("the tally is empty: there is nothing to fit to")
         self.notes_ = notes
-        self.map_ = self._fit_map(tally.rescaled())
+        self.map_ = self._fit_map(tally.for_fitting())
         self.provenance_ = Provenance.of(type(self).__name__, tally, sampling)
         self.n_features_in_ = 1
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
@@ -13,6 +14,7 @@ Weighting = Literal["counts", "importance"]
 Sampling = Literal["independent", "grouped", "time-ordered", "out-of-fold", "selected"]
 
 
+@cache
 def library_version() -> str:
     """Version of the installed package."""
     try:

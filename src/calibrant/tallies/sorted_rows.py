@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Kind, Rows
 from calibrant.numerics import Floats, Ints, chunks, fingerprint
 from calibrant.tallies.cells import Cells
 
@@ -19,7 +20,7 @@ from calibrant.tallies.cells import Cells
 class SortedRows:
     """Sorted rows of unit weight with scores in [0, 1]."""
 
-    __slots__ = ("_packed",)
+    __slots__ = ("_packed", "_starts")
 
     def __init__(self, scores: Floats, labels: NDArray[np.uint8]) -> None:
         packed = np.empty(len(scores), dtype=np.int64)
@@ -28,6 +29,7 @@ class SortedRows:
             packed[part] |= labels[part]
         packed.sort()
         self._packed = packed
+        self._starts: NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -48,11 +50,16 @@ class SortedRows:
 
     def pieces(self) -> Iterator[tuple[Floats, Ints, Ints]]:
         """Distinct scores with their counts, so many at a time, as slices of :meth:`cells` would give them."""
-        bounds = np.append(self._distinct_starts(), len(self))
-        for part in chunks(len(bounds) - 1):
-            here = bounds[part.start : part.stop + 1]
-            labels = self._packed[here[0] : here[-1]] & 1
-            yield _scores(self._packed[here[:-1]]), np.diff(here), np.add.reduceat(labels, here[:-1] - here[0])
+        starts = self._distinct_starts()
+        for part in chunks(len(starts)):
+            first = starts[part]
+            last = len(self) if part.stop == len(starts) else int(starts[part.stop])
+            labels = self._packed[first[0] : last] & 1
+            yield _scores(self._packed[first]), np.diff(first, append=last), np.add.reduceat(labels, first - first[0])
+
+    def unsorted(self, kind: Kind) -> Rows:
+        """The rows as arrays again, in order of the score."""
+        return Rows(_scores(self._packed), (self._packed & 1).astype(np.uint8), None, True, None, None, kind, ())
 
     def score_at(self, rank: NDArray[np.int64]) -> Floats:
         """Score of the row of each rank, from 1."""
@@ -99,8 +106,11 @@ class SortedRows:
         return np.diff(before)
 
     def _distinct_starts(self) -> NDArray[np.intp]:
-        pieces = [np.flatnonzero(~self._tied(part.start, part.stop)) + part.start for part in self._inner_chunks()]
-        return np.concatenate([np.zeros(min(1, len(self)), dtype=np.intp), *pieces])
+        """Where each distinct score begins; kept, since several passes ask for it."""
+        if self._starts is None:
+            pieces = [np.flatnonzero(~self._tied(part.start, part.stop)) + part.start for part in self._inner_chunks()]
+            self._starts = np.concatenate([np.zeros(min(1, len(self)), dtype=np.intp), *pieces])
+        return self._starts
 
     def _run_starts(self) -> NDArray[np.intp]:
         """Where a run begins: from a single 0 to a single 1, and on either side of a tied score.

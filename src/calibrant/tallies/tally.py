@@ -49,7 +49,7 @@ class Tally:
     ([0.2, 0.7, 0.9], [3, 1, 1], [1, 1, 1])
     """
 
-    __slots__ = ("_cells", "_edges", "_fingerprint", "_sorted", "counts", "grid", "kind", "resolution")
+    __slots__ = ("_cells", "_edges", "_fingerprint", "_scores", "_sorted", "counts", "grid", "kind", "resolution")
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class Tally:
             raise InputError("more rows than the sums of this grid can hold in 64 bits: use a grid of more bits")
         self._edges = edges
         self._fingerprint: str | None = None
+        self._scores: Floats | None = None
         self.kind: Kind = kind
         self.grid = grid
         self.resolution: Resolution = resolution
@@ -149,7 +150,9 @@ class Tally:
         if self.resolution == "exact":
             return cast(Floats, cells.keys)
         if self.grid is not None:
-            return self.grid.scores(cells.keys, cast(Counts, cells.offset) / cells.n)
+            if self._scores is None:
+                self._scores = self.grid.scores(cells.keys, cast(Counts, cells.offset) / cells.n)
+            return self._scores
         if cells.scores is None:
             raise InputError("this tally of bins has no mean scores: pass scores= to Tally.from_table")
         return cells.scores
@@ -228,15 +231,19 @@ class Tally:
         for part in chunks(len(scores)):
             yield scores[part], n[part], events[part]
 
-    def rescaled(self) -> Tally:
-        """Importance weights scaled to add up to the effective size, whatever their unit.
+    def for_fitting(self) -> Tally:
+        """What a fit sees of importance weights: repetition if they are whole, else shares of the effective size.
 
-        Counts, and weights that add up to whole numbers everywhere, stay as they are: they mean repetition.
+        Fits that count rows (pseudo-rows, soft targets, numbers of bins) would otherwise depend on the weights' unit.
         """
-        if self.counts or bool((self.n == np.floor(self.n)).all()):
+        if self.counts:
             return self
-        factor = self.effective_size / self.total
         cells = self.cells
+        if float(cells.n.sum()) < 2.0**53 and bool((cells.n == np.floor(cells.n)).all()):
+            whole = {name: getattr(cells, name).astype(np.int64) for name in ("n", "events")}
+            offset = None if cells.offset is None else cells.offset.astype(np.int64)
+            return self._with(Cells(cells.keys, **whole, offset=offset, scores=cells.scores), counts=True)
+        factor = self.effective_size / self.total
         powers = {"n": factor, "events": factor, "offset": factor, "w2": factor**2}
         scaled: dict[str, Any] = {
             name: getattr(cells, name) * power for name, power in powers.items() if getattr(cells, name) is not None
@@ -323,6 +330,8 @@ class Tally:
         if self.resolution == "bins":
             raise InputError("a tally of your own bins cannot be put on a grid: its scores are not known")
         target = grid if isinstance(grid, Grid) else Grid(grid, *((self.grid.low, self.grid.high) if self.grid else ()))
+        if self._sorted is not None:
+            return Tally.from_rows(self._sorted.unsorted(self.kind), target)
         cells = self.cells
         if self.grid is None:
             _check_range(cast(Floats, cells.keys), self.kind, target)
