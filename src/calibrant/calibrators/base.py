@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, check_rows
 from calibrant.export.document import Calibration
-from calibrant.guarantees.certificates import IMPOSSIBLE, Certificate, Mode, Refusal, gate
+from calibrant.guarantees.certificates import IMPOSSIBLE, Certificate, Mode, Refusal
+from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.maps import Map
 from calibrant.tallies import Resolution, Tally

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.guarantees.certificates import Bins, Certificate, Mode, Refusal, issue
+from calibrant.guarantees.certificates import Certificate, Mode, Refusal
+from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.planning import plan, split_size
 from calibrant.maps import Map, StepMap
 from calibrant.numerics import Floats, Ints
