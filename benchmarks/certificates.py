@@ -10,6 +10,10 @@ bins, many calibration sets are drawn and fitted, and each certificate is held a
   as unbroken;
 - "by bin" claims the bin's own interval [lower, upper] in place of the common epsilon, which is sharper.
 
+Every promised bin is an interval that is closed on the left. Edges that rows chose and that are not promised count for
+nothing here; the table shows how much mass is promised, and what would happen if the edges were taken to be covered.
+Random parts are drawn afresh in every repetition, as the confidence counts that draw.
+
 Each rate of broken certificates is put to an exact one-sided binomial test against alpha. A last section shows that the
 check has teeth: two readings of the source that look right and are not, broken far more often than alpha.
 """
@@ -22,7 +26,7 @@ import sys
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -66,15 +70,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run: sets for each world and setting, and the forms whose always-valid certificates are tried too."""
+    """How much is run: calibration sets for each world and setting, and the ways to choose bins."""
 
     repetitions: int
     settings: tuple[Setting, ...]
     forms: tuple[str, ...]
-    always_valid: tuple[str, ...]
-
-    def bounds(self, form: str) -> tuple[str, ...]:
-        return BOUNDS if form in self.always_valid else BOUNDS[:3]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -84,31 +84,46 @@ class Size:
 Sample = tuple[Floats, Labels]
 
 
-def _tally(sample: Sample, grid: Grid | None = None) -> Tally:
-    return Tally.from_arrays(*sample, kind="probability", grid=grid)
+@dataclass(frozen=True)
+class Form:
+    """A way to choose the bins: who chooses, on which scores, and whether no row of the calibration set does."""
+
+    text: str
+    grid: Grid | None = None
+    bins: str = "all"
+    fixed: bool = False
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Always-valid promises are made only for bins that would stay the same after more rows."""
+        return BOUNDS if self.fixed else BOUNDS[:3]
+
+    def fit(self, today: Sample, before: Sample, n_bins: int, seed: int) -> HistogramBinning:
+        calibrator = HistogramBinning(n_bins)
+        if self.bins == "part":
+            calibrator = HistogramBinning(n_bins, bins_from="part", random_state=seed)
+        elif self.bins == "yesterday":
+            calibrator = HistogramBinning(n_bins, bins_from=self.tally(before))
+        elif self.bins == "width":
+            calibrator = HistogramBinning(n_bins, strategy="width")
+        return calibrator.fit_tally(self.tally(today))
+
+    def tally(self, sample: Sample) -> Tally:
+        return Tally.from_arrays(*sample, kind="probability", grid=self.grid)
 
 
-FORMS: Mapping[str, Callable[[Sample, Sample, int], HistogramBinning]] = {
-    "exact": lambda today, _, n_bins: HistogramBinning(n_bins).fit_tally(_tally(today)),
-    "part": lambda today, _, n_bins: HistogramBinning(n_bins, bins_from="part").fit_tally(_tally(today)),
-    "grid10": lambda today, _, n_bins: HistogramBinning(n_bins).fit_tally(_tally(today, Grid())),
-    "grid4": lambda today, _, n_bins: HistogramBinning(n_bins).fit_tally(_tally(today, Grid(bits=4))),
-    "yesterday": lambda today, before, n_bins: HistogramBinning(n_bins, bins_from=_tally(before)).fit_tally(
-        _tally(today)
-    ),
-    "width": lambda today, _, n_bins: HistogramBinning(n_bins, strategy="width").fit_tally(_tally(today)),
+FORMS: Mapping[str, Form] = {
+    "own": Form("the rows themselves, every distinct score (002 Algorithm 4.1): the default"),
+    "own-g10": Form("the rows themselves, on the grid of 2^16 cells (10 bits): the default there", Grid()),
+    "own-g4": Form("the rows themselves, on the grid of 2^10 cells (4 bits): the default there", Grid(bits=4)),
+    "part": Form('bins_from="part", every distinct score: a random part chooses, the rest give the rates', bins="part"),
+    "part-g4": Form('bins_from="part" on the grid of 2^10 cells', Grid(bits=4), bins="part"),
+    "yesterday": Form("another, independent tally of the same world chooses", bins="yesterday", fixed=True),
+    "width": Form("equal widths", bins="width", fixed=True),
 }
-FORM_TEXT = {
-    "exact": 'every distinct score, the default bins_from="auto": 002 Algorithm 4.1, heavy edges in bins of their own',
-    "part": 'every distinct score, bins_from="part": edges from a random part of the rows, rates from the rest',
-    "grid10": "tally on the grid of 2^16 cells, the default: edges from a random part",
-    "grid4": "tally on the grid of 2^10 cells, the default: edges from a random part",
-    "yesterday": "edges from another, independent tally of the same world",
-    "width": "equal widths",
-}
 
-FULL = Size(2_000, (Setting(21, 10), Setting(1_000, 5), Setting(5_000, 10)), tuple(FORMS), tuple(FORMS))
-QUICK = Size(100, (Setting(21, 10), Setting(1_000, 5)), tuple(FORMS), ("exact",))
+FULL = Size(2_000, (Setting(21, 10), Setting(1_000, 5), Setting(5_000, 10)), tuple(FORMS))
+QUICK = Size(100, (Setting(21, 10), Setting(1_000, 5)), tuple(FORMS))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -118,7 +133,7 @@ QUICK = Size(100, (Setting(21, 10), Setting(1_000, 5)), tuple(FORMS), ("exact",)
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Mass and event rate of each bin, as far as the certificate speaks of it."""
+    """Mass and event rate of each bin."""
 
     mass: Floats
     rate: Floats
@@ -126,16 +141,19 @@ class Truth:
     @classmethod
     def of(cls, world: World, knots: Floats) -> Truth:
         """Bin j is [knots[j-1], knots[j])."""
-        low, high = np.append(-np.inf, knots), np.append(knots, np.inf)
-        return cls(world.mass(low, high), world.rate(low, high))
+        return cls._between(world, np.append(-np.inf, knots), np.append(knots, np.inf))
 
-    def without_edges(self, world: World, knots: Floats, edge_open: Bools) -> Truth:
-        """The same where bin j is (knots[j-1], knots[j]) if ``edge_open[j]``."""
-        if not edge_open.any():
-            return self
-        low, high = np.append(-np.inf, knots), np.append(knots, np.inf)
-        mass, rate = world.mass(low, high, closed="neither"), world.rate(low, high, closed="neither")
-        return Truth(np.where(edge_open, mass, self.mass), np.where(edge_open, rate, self.rate))
+    @classmethod
+    def with_edges(cls, world: World, knots: Floats, uncovered: Bools) -> Truth:
+        """The same where every uncovered edge belongs to the bin above it (which may be another such edge)."""
+        low = np.append(-np.inf, knots)
+        edges = np.flatnonzero(uncovered[:-1])
+        low[edges + 1] = low[edges]
+        return cls._between(world, low, np.append(knots, np.inf))
+
+    @classmethod
+    def _between(cls, world: World, low: Floats, high: Floats) -> Truth:
+        return cls(world.mass(low, high), world.rate(low, high))
 
     def error(self, outputs: Floats, counted: Bools) -> Floats:
         """Distance of each output from the true rate; zero where it does not count."""
@@ -182,18 +200,21 @@ def judge(
         out.fits[row] = 0.0, np.nan, np.nan, 0.0, 1.0
         out.certificates[row, :, :, :] = np.nan, 0.0, 0.0, 0.0
         return
-    whole = Truth.of(world, first.knots)
-    truth = whole.without_edges(world, first.knots, first.edge_open)
+    truth = Truth.of(world, first.knots)
     counted = first.promised & (truth.mass > 0)
     error = truth.error(first.outputs, counted)
     covered = np.cumsum(np.where(counted, truth.mass, 0.0))
     drawn = int(np.searchsorted(covered, uniform, side="right"))
     inside = drawn < len(covered)  # else the new row lies where nothing is promised
-    edges_in = (whole.error(first.outputs, first.promised & (whole.mass > 0)) > first.epsilon + ROUNDING).any()
+    edges_in = (error > first.epsilon + ROUNDING).any()
+    if first.uncovered.any():
+        whole = Truth.with_edges(world, first.knots, first.uncovered)
+        edges_in = (whole.error(first.outputs, first.promised & (whole.mass > 0)) > first.epsilon + ROUNDING).any()
     out.fits[row] = covered[-1], error.max(), error[drawn] if inside else np.nan, edges_in, 0.0
     for (i, bound), (j, mode) in product(enumerate(bounds), enumerate(MODES)):
-        promise = calibrator.certificate(ALPHA, bound=bound, mode=mode)
-        assert isinstance(promise, Certificate)
+        promise = calibrator.certificate(ALPHA, bound=bound, mode=mode) if i or j else first
+        if not isinstance(promise, Certificate):
+            raise TypeError(f"{bound} {mode} was refused where Clopper-Pearson was not: {promise}")
         broken = error > promise.epsilon + ROUNDING
         by_bin = truth.outside(promise.lower, promise.upper, counted)
         mass = truth.mass[broken].sum()
@@ -206,18 +227,16 @@ def judge(
 def run_chunk(world_name: str, setting: Setting, start: int, stop: int, size: Size, seed: int) -> dict[str, Outcomes]:
     """Repetitions ``start`` to ``stop`` of one world and setting; every repetition has a generator of its own."""
     world = next(world for world in WORLDS if world.name == world_name)
-    results = {form: Outcomes.empty(stop - start, size.bounds(form)) for form in size.forms}
+    results = {form: Outcomes.empty(stop - start, FORMS[form].bounds) for form in size.forms}
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", CalibrantWarning
-        )  # 21 rows of a rare event hold one class: as it should be here
+        warnings.simplefilter("ignore", CalibrantWarning)  # 21 rows of a rare event hold one class, as they should
         for repetition in range(start, stop):
             key = [seed, zlib.crc32(world_name.encode()), setting.n, setting.n_bins, repetition]
             rng = np.random.default_rng(key)
             today, before = world.sample(rng, setting.n), world.sample(rng, setting.n)
             for form, out in results.items():
-                calibrator = FORMS[form](today, before, setting.n_bins)
-                judge(world, calibrator, size.bounds(form), rng.random(), repetition - start, out)
+                calibrator = FORMS[form].fit(today, before, setting.n_bins, seed=int(rng.integers(2**63)))
+                judge(world, calibrator, FORMS[form].bounds, rng.random(), repetition - start, out)
     return results
 
 
@@ -251,7 +270,7 @@ class Row:
     promised: float
     """Average mass that the promise covers."""
     edges_in: float
-    """Share broken by this fit's Clopper-Pearson promise if it were taken to cover the bins' edges too."""
+    """Share broken by this fit's Clopper-Pearson promise if it were taken to cover edges with the bin above them."""
     refused: float
 
     @property
@@ -321,7 +340,7 @@ def run(size: Size, worlds: Sequence[str], seed: int = 0, processes: int = 1, pr
             parts = [next(results) for _ in chunks]
             for form in size.forms:
                 joined = Outcomes.join([part[form] for part in parts])
-                rows += rows_of(world, setting, form, size.bounds(form), joined)
+                rows += rows_of(world, setting, form, FORMS[form].bounds, joined)
             if progress:
                 spent = time.perf_counter() - began
                 print(f"{done}/{len(cells)} {world} {setting}, {spent:.0f} s", file=sys.stderr, flush=True)
@@ -430,14 +449,15 @@ def print_report(rows: Sequence[Row], wrong: Sequence[Flaw], size: Size) -> None
     described = {world.name: world.description for world in WORLDS}
     print(
         f"Certificates at alpha = {ALPHA}: {size.repetitions:,} calibration sets in each world and setting n/B.\n"
-        "c-p Clopper-Pearson, hoef Hoeffding, bern empirical Bernstein, a-v always valid.\n"
+        "c-p Clopper-Pearson, hoef Hoeffding, bern empirical Bernstein, a-v always valid (refused where rows choose\n"
+        "the bins).\n"
         f"{len(rows):,} rows of two claims each make {claims:,} exact binomial tests at level {LEVEL:g}. If each\n"
         f"claim were broken exactly alpha of the time, {claims * LEVEL:.1f} would fail by chance (family-wise level\n"
         f"at most {min(1.0, claims * LEVEL):.2g}); most are broken far more rarely."
     )
-    print("\nForms")
+    print("\nForms: who chooses the bins")
     for form in size.forms:
-        print(f"  {form:<10} {FORM_TEXT[form]}")
+        print(f"  {form:<10} {FORMS[form].text}")
     print("\nBroken certificates, in % (* fails the test)")
     groups = ("simultaneous", "simultaneous, by bin", "marginal", "marginal, by bin")
     print(f"  {'':<18}" + "".join(f"| {group:<23}" for group in groups).rstrip())
@@ -453,8 +473,8 @@ def print_report(rows: Sequence[Row], wrong: Sequence[Flaw], size: Size) -> None
     print(
         "\nTightness: median epsilon divided by the 90 % quantile of the true error that it bounds (the largest of\n"
         "the bins, or that of a new row's bin); promised: mass of the scores that the promise covers, in %;\n"
-        "edges in: % broken if the simultaneous c-p promise were taken to cover the bins' edges too (not claimed,\n"
-        "not tested); refused: % without a certificate."
+        "edges in: % broken if the simultaneous c-p promise were taken to cover each uncovered edge along with the\n"
+        "bin above it (not claimed, not tested); refused: % without a certificate."
     )
     print(f"  {'':<18}| {'simultaneous':<31}| {'marginal':<31}| {'promised':>8} {'edges':>6} {'re-':>6}")
     head = "| " + " error " + "".join(f"{name:>5} " for name in _SHORT)
@@ -467,7 +487,7 @@ def print_report(rows: Sequence[Row], wrong: Sequence[Flaw], size: Size) -> None
                 line += f"| {found[BOUNDS[0], mode].error:6.4f} "
                 line += "".join(f"{_ratio(found.get((bound, mode))):>5} " for bound in BOUNDS)
             some = found[BOUNDS[0], MODES[0]]
-            edges = f"{100 * some.edges_in:6.1f}" if form == "exact" else f"{'':>6}"
+            edges = f"{100 * some.edges_in:6.1f}" if FORMS[form].bins == "all" else f"{'':>6}"
             print(f"{line}| {100 * some.promised:8.1f} {edges} {100 * some.refused:6.1f}")
     print("\nThe check has teeth: certificates that look right and are not, in % broken")
     for flaw in wrong:
@@ -505,7 +525,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.perf_counter()
     options = _parse(arguments)
     base = QUICK if options.quick else FULL
-    size = Size(options.repetitions or base.repetitions, base.settings, base.forms, base.always_valid)
+    size = Size(options.repetitions or base.repetitions, base.settings, base.forms)
     rows = run(size, options.worlds, options.seed, options.processes, progress=True)
     wrong = flaws(200 if options.quick else 1_000, options.seed)
     print_report(rows, wrong, size)

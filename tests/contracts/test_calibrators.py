@@ -7,7 +7,7 @@ import inspect
 import pkgutil
 import warnings
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.export.document import Calibration, load
 from calibrant.guarantees.certificates import Certificate, Refusal
+from calibrant.guarantees.provenance import Sampling
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Grid, expit
 from calibrant.tallies import Tally
@@ -60,10 +61,10 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"points_per_bin": 40},
         {"epsilon": 0.3, "alpha": 0.2},
         {"n_bins": 6, "strategy": "width"},
-        {"bins_from": "all"},
-        {"bins_from": "part"},
+        {"points_per_bin": 60, "bins_from": "all"},
+        {"bins_from": "part", "random_state": 0},
         {"bins_from": "part", "part_size": 0.3, "random_state": 5},
-        {"bins_from": "part", "part_size": 100, "n_bins": 3},
+        {"bins_from": "part", "part_size": 100, "n_bins": 3, "random_state": 1},
         {"bins_from": YESTERDAY, "n_bins": 8},
         {"n_bins": 5, "estimate": "all"},
         {"n_bins": 20, "extremes": "mean"},
@@ -116,7 +117,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 NEED_ROWS = {
     "HistogramBinning(epsilon=0.3,alpha=0.2)": 40,
     "HistogramBinning(bins_from=part,part_size=0.3,random_state=5)": 2,
-    "HistogramBinning(bins_from=part,part_size=100,n_bins=3)": 101,
+    "HistogramBinning(bins_from=part,part_size=100,n_bins=3,random_state=1)": 101,
 }
 
 # Cases that refuse logits and other real scores with an InputError, and why.
@@ -196,8 +197,6 @@ GRIDS = {"exact": None, "grid": Grid(), "coarse grid": Grid(4)}
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("weighted", [False, True], ids=["rows", "counts"])
 def test_merged_parts_equal_the_whole(case, grid, weighted):
-    if case.options.get("bins_from") == "all" and GRIDS[grid] is not None:
-        return  # refused, see tests/unit/test_binning.py
     if case.options.get("bins_from") is YESTERDAY and GRIDS[grid] not in (None, YESTERDAY.grid):
         return  # yesterday's edges cut today's cells: refused, see tests/unit/test_binning.py
     scores, y = sample()
@@ -219,22 +218,63 @@ def test_a_fit_to_rows_is_the_fit_to_their_tally(case):
 
 @cases()
 @pytest.mark.parametrize("factor", [1e3, 1 / 3, 1e-6])
-def test_the_scale_of_importance_weights_does_not_matter(case, factor):
+@pytest.mark.parametrize("weights", ["real", "fifths"])
+def test_the_scale_of_importance_weights_does_not_matter(case, factor, weights):
     scores, y = sample()
-    w = np.random.default_rng(5).random(len(y)) + 0.1
+    rng = np.random.default_rng(5)
+    w = rng.random(len(y)) + 0.1 if weights == "real" else rng.integers(1, 25, len(y)) / 4096.3
     probes = np.linspace(0.0, 1.0, 201)
     once, scaled = (case.fit(scores, y, weight).transform(probes) for weight in (w, w * factor))
     np.testing.assert_allclose(once, scaled, rtol=0.0, atol=1e-9)
 
 
 @cases()
-def test_equal_importance_weights_are_no_weights(case):
-    if case.cls.__name__ == "HistogramBinning":
-        return  # without counts there is no theorem to serve, so its edges follow another rule
-    scores, y = sample()
-    probes = np.linspace(0.0, 1.0, 201)
-    plain, weighted = case.fit(scores, y).transform(probes), case.fit(scores, y, np.full(len(y), 0.7)).transform(probes)
+@pytest.mark.parametrize("weight", [0.7, 0.5, 0.25, 1.5])
+@pytest.mark.parametrize("decimals", [2, 1, None], ids=["ties", "heaps", "no ties"])
+@pytest.mark.parametrize("grid", ["exact", "grid"])
+def test_equal_importance_weights_are_no_weights(case, weight, decimals, grid):
+    """Two rows of weight 0.5 on one score weigh 1, which must not be taken for a whole row."""
+    if by_own_rule(case):
+        return
+    scores, y = sample(decimals=decimals)
+    probes = np.concatenate([np.linspace(0.0, 1.0, 201), scores])
+    plain, weighted = (
+        case.fit_tally(Tally.from_arrays(scores, y, w, grid=GRIDS[grid])).transform(probes)
+        for w in (None, np.full(len(y), weight))
+    )
     np.testing.assert_allclose(plain, weighted, rtol=0.0, atol=1e-9)
+
+
+def by_own_rule(case: Case) -> bool:
+    """Without counts there is no theorem to serve: equal-mass bins then follow the weights and not the ranks."""
+    options = case.options
+    fixed = options.get("strategy") == "width" or isinstance(options.get("bins_from"), Tally)
+    return case.cls.__name__ == "HistogramBinning" and not fixed
+
+
+@cases()
+@pytest.mark.parametrize("decimals", [2, None], ids=["ties", "no ties"])
+def test_whole_importance_weights_are_repetition(case, decimals):
+    scores, y = sample(decimals=decimals)
+    w = np.random.default_rng(6).integers(1, 4, len(y))
+    counted, weighted = case.fit(scores, y, w, weights="counts"), case.fit(scores, y, w.astype(float))
+    assert counted.map_ == weighted.map_
+    assert isinstance(weighted.certificate(), Refusal)
+
+
+@cases()
+@pytest.mark.parametrize("grid", ["exact", "grid"])
+def test_half_weights_on_tied_scores_are_not_cut_off(case, grid):
+    """Each score holds rows of weight 0.5 and 1.5: whole sums with fractional events, which are no counts."""
+    scores, y = sample(200, decimals=None)
+    scores, y = np.repeat(scores, 2), np.column_stack([y, np.random.default_rng(7).permutation(y)]).ravel()
+    w, probes = np.tile([0.5, 1.5], 200), np.linspace(0.0, 1.0, 201)
+    tallies = [Tally.from_arrays(scores, y, weight, grid=GRIDS[grid]) for weight in (w, 1.1 * w, 0.5 * w)]
+    assert (tallies[0].n == np.floor(tallies[0].n)).all()
+    assert not any(tally.whole for tally in tallies)
+    once, *scaled = (case.fit_tally(tally).transform(probes) for tally in tallies)
+    for other in scaled:
+        np.testing.assert_allclose(other, once, rtol=0.0, atol=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -377,8 +417,6 @@ DEGENERATE = {
 @pytest.mark.parametrize("grid", ["exact", "grid"])
 def test_degenerate_data(case, name, grid):
     scores, y = (np.asarray(a) for a in DEGENERATE[name])
-    if grid == "grid" and case.options.get("bins_from") == "all":
-        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
         tally = Tally.from_arrays(scores, y, grid=GRIDS[grid])
@@ -550,10 +588,10 @@ def test_it_prints_itself(case):
     cal = case.fit(*sample())
     text = str(cal)
     assert case.cls.__name__ in text
-    assert "400 rows" in text
-    assert str(cal.certificate()) in text
-    assert all(note in text for note in cal.notes_)
-    assert "weight of probability scores" in str(case.fit(*sample(), np.full(400, 0.5)))
+    assert "fitted to 400 probability scores with 145 events\n" in text
+    assert all(f"\n  {line}" in text for line in str(cal.certificate()).splitlines())
+    assert all(f"\n  note: {note}" in text for note in cal.notes_)
+    assert "200 probability scores with 72.5 events (sums of weights)" in str(case.fit(*sample(), np.full(400, 0.5)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -603,6 +641,8 @@ def test_a_certificate_or_the_reason_why_not(case):
     if isinstance(answer, Certificate):
         assert answer.alpha == 0.2
         assert (answer.lower <= answer.upper).all()
+        assert answer.epsilon == answer.half_widths[answer.promised].max()
+        assert answer.n + answer.uncovered_rows <= 400
         assert 0 < answer.epsilon <= 1
         assert "80 %" in str(answer)
 
@@ -623,6 +663,64 @@ def test_no_certificate_for_rows_that_no_theorem_covers(case, declared, word):
     assert isinstance(answer, Refusal)
     assert word in str(answer)
     assert isinstance(cal.calibration_.certificate, Refusal)
+
+
+@cases()
+@pytest.mark.parametrize("sampling", get_args(Sampling))
+def test_sampling_is_kept_and_gates_the_certificate(case, sampling):
+    scores, y = sample()
+    for cal in (
+        case.fit(scores, y, sampling=sampling),
+        case.new().fit_tally(Tally.from_arrays(scores, y), sampling=sampling),
+    ):
+        assert cal.provenance_.sampling == sampling
+        assert Calibration.from_json(cal.calibration_.to_json()).provenance.sampling == sampling
+        if sampling == "independent":
+            assert isinstance(cal.certificate(), Certificate) == (case.cls.__name__ == "HistogramBinning")
+        else:
+            assert isinstance(cal.certificate(), Refusal)
+            assert cal.certificate() != case.fit(scores, y).certificate()
+            assert isinstance(cal.calibration_.certificate, Refusal)
+    assert case.fit(scores, y, sampling=sampling).map_ == case.fit(scores, y).map_
+
+
+@cases()
+@pytest.mark.parametrize("word", ["iid", "", None, "Independent", 1, ["independent"]])
+def test_unknown_sampling_is_refused(case, word):
+    scores, y = sample()
+    with pytest.raises(InputError, match="sampling"):
+        case.new().fit(scores, y, sampling=word)
+    with pytest.raises(InputError, match="sampling"):
+        case.new().fit_tally(Tally.from_arrays(scores, y), sampling=word)
+
+
+@cases()
+def test_what_groups_say_is_not_overruled(case):
+    scores, y = sample()
+    grouped = case.fit(scores, y, groups=np.arange(400) % 20, sampling="independent")
+    assert grouped.provenance_.sampling == "grouped"
+    both = case.fit(scores, y, time=np.arange(400), sampling="selected")
+    assert isinstance(both.certificate(), Refusal)
+
+
+@cases()
+def test_the_certificate_is_the_calibrators_own(case):
+    """Without alpha=, the parameter of the calibrator decides; what is stored is what is printed."""
+    cal = case.fit(*sample())
+    answer = cal.certificate()
+    if not isinstance(answer, Certificate):
+        assert answer == cal.certificate(0.3)
+        return
+    assert answer.alpha == case.options.get("alpha", 0.1)
+    assert_equal_values(answer, cal.calibration_.certificate)
+    first, *rest = str(answer).splitlines()
+    assert first.startswith("With confidence ")
+    assert rest[0].startswith("  Basis: ")
+    assert {line.split(":")[0] for line in rest[1:-1]} <= {"  Not covered"}
+    assert rest[-1].startswith("  Assumes: ")
+    assert StepMap(answer.knots, answer.outputs).merged() == cal.map_
+    with pytest.raises(ValueError, match="not about this map"):
+        Calibration(LogitAffineMap(1.0, 0.0), cal.provenance_, answer)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -646,8 +744,6 @@ def test_logits_and_real_scores(case, kind, grid):
     if str(case) in ONLY_PROBABILITIES:
         with pytest.raises(InputError):
             case.fit_tally(tally)
-        return
-    if grid == "grid" and case.options.get("bins_from") == "all":
         return
     cal = case.fit_tally(tally)
     if grid == "exact":

@@ -2,7 +2,8 @@
 
     PYTHONPATH=src python tests/documents/make_golden.py
 
-Every map kind appears without a promise, with a refusal and with a certificate, and every calibrator once as fitted.
+Every map kind appears without a promise and with a refusal, the step map, which alone can carry one, with certificates
+too, and every calibrator once as fitted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from calibrant.calibrators.binning import HistogramBinning
 from calibrant.calibrators.isotonic import IsotonicCalibrator
 from calibrant.calibrators.parametric import BetaScaling, PlattScaling
 from calibrant.export.document import FORMAT, Calibration
+from calibrant.guarantees.certificates import Certificate
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -25,7 +27,7 @@ PROBES = (0.0, 5e-324, 2.0**-32, 1e-3, 0.1, 0.25, 1 / 3, 0.5, 0.6, 0.75, 0.9, 1 
 
 MAPS = {
     "identity": IdentityMap(),
-    "step": StepMap([5e-324, 0.1, 1 / 3, 0.75], [0.0, 0.1 + 0.2, 0.25, 0.7, 1.0]),
+    "step": StepMap([5e-324, 0.2, 1 / 3, 0.75], [0.0, 0.1 + 0.2, 0.25, 0.7, 1.0]),
     "piecewise-linear": PiecewiseLinearMap([-1e300, 0.1, 0.7, 2.0], [0.01, 0.1, 2 / 3, 0.99]),
     "logit-affine": LogitAffineMap(0.8, -0.1),
     "logit-affine-score": LogitAffineMap(3.7, -1.9, "score"),
@@ -36,29 +38,67 @@ MAPS = {
 }
 
 
+def certificate() -> Certificate:
+    """About the step map above, with what fits seldom leave: an uncovered edge, an empty bin, rates of 0 and 1."""
+    outputs = np.array([0.0, 0.1 + 0.2, 0.1 + 0.2, 0.25, 0.7, 1.0])
+    lower = np.array([0.0, 0.25, 0.0, 0.0, 0.6, 0.875])
+    upper = np.array([0.125, 0.375, 1.0, 1.0, 2 / 3 + 0.1, 1.0])
+    rows, events = np.array([30, 900, 0, 0, 2**40, 25]), np.array([0, 270, 0, 0, 7 * 2**36, 25])
+    return Certificate(
+        epsilon=0.125,
+        alpha=0.1,
+        mode="simultaneous",
+        bound="clopper-pearson",
+        kind="probability",
+        n=int(rows.sum()),
+        knots=np.array([5e-324, 0.1, 0.2, 1 / 3, 0.75]),
+        outputs=outputs,
+        lower=lower,
+        upper=upper,
+        rows=rows,
+        events=events,
+        uncovered=np.array([False, False, True, False, False, False]),
+        uncovered_rows=7,
+        rule="by hand: größer",
+        assumptions=("the rows are independent", "a second one"),
+        source="made up",
+    )
+
+
 def documents() -> dict[str, Calibration]:
     rng = np.random.default_rng(20)
     scores = np.append(rng.random(700), np.repeat([0.8, 0.9], 150)).round(3)
     y = (rng.random(1000) < scores**2).astype(int)
-    binned = HistogramBinning(5).fit(scores, y)
-    refused = PlattScaling().fit(scores, y)
+    exact, grid = Tally.from_arrays(scores, y), Tally.from_arrays(scores, y, grid=Grid())
+    binned, refused = HistogramBinning(5).fit(scores, y), PlattScaling().fit(scores, y)
     out = {}
     for name, map_ in MAPS.items():
         out[f"{name}.none"] = Calibration(map_)
         out[f"{name}.refusal"] = Calibration(map_, refused.provenance_, refused.certificate())
-        out[f"{name}.certificate"] = Calibration(map_, binned.provenance_, binned.certificate())
+    out["step.certificate"] = Calibration(MAPS["step"], binned.provenance_, certificate())
+    table = Tally.from_table([100, 0, 300], [0, 0, 200], edges=[0.3, 0.6])
     fitted = {
         "platt": PlattScaling(limits=True).fit(scores, y),
         "beta": BetaScaling().fit(scores, y, rng.random(1000)),
         "isotonic": IsotonicCalibrator().fit(scores, y),
         "isotonic-step-grouped": IsotonicCalibrator(step=True).fit(scores, y, groups=np.arange(1000) % 50),
         "binning-own-rows": binned,
-        "binning-part-grid": HistogramBinning().fit_tally(Tally.from_arrays(scores, y, grid=Grid())),
+        "binning-own-rows-99": HistogramBinning(5, alpha=0.01).fit(scores, y),
+        "binning-grid": HistogramBinning().fit_tally(grid),
+        "binning-part-grid": HistogramBinning(bins_from="part", random_state=3).fit_tally(grid),
+        "binning-width": HistogramBinning(7, strategy="width").fit_tally(exact),
+        "binning-table": HistogramBinning().fit_tally(table),
         "binning-logit": HistogramBinning(4).fit(np.round(8 * scores - 4, 2), y, kind="logit"),
+        "binning-selected": HistogramBinning(5).fit(scores, y, sampling="selected"),
+        "binning-out-of-fold": HistogramBinning(5).fit_tally(exact, sampling="out-of-fold"),
+        "binning-time": HistogramBinning(5).fit(scores, y, time=np.arange(1000)),
     }
     out |= {f"fitted.{name}": cal.calibration_ for name, cal in fitted.items()}
     marginal = binned.certificate(0.05, bound="hoeffding", mode="marginal")
     out["fitted.binning-marginal"] = Calibration(binned.map_, binned.provenance_, marginal)
+    fixed = fitted["binning-width"]
+    always = fixed.certificate(bound="always-valid")
+    out["fitted.binning-always-valid"] = Calibration(fixed.map_, fixed.provenance_, always)
     return out
 
 

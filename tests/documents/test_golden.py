@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from tests.documents.make_golden import GOLDEN, PROBES, hexes
 
 from calibrant.export.document import FORMAT, Calibration, load
-from calibrant.maps import KINDS
+from calibrant.guarantees.certificates import Certificate, Mode
+from calibrant.guarantees.provenance import Sampling, Weighting
+from calibrant.maps import KINDS, IdentityMap, StepMap
 
 DOCUMENTS = sorted(path for path in GOLDEN.glob("v*/*.json") if path.name != "images.json")
 EXACT_KINDS = {"identity", "step", "piecewise-linear"}  # the others use exp and log, whose last bit is the platform's
@@ -21,7 +23,29 @@ every_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{
 def test_every_kind_and_every_promise_has_a_document():
     bodies = [json.loads(path.read_text()) for path in DOCUMENTS if path.parent.name == f"v{FORMAT}"]
     held = {(body["map"]["is"], (body["certificate"] or {"is": "none"})["is"]) for body in bodies}
-    assert held >= {(kind, promise) for kind in KINDS for promise in ("none", "refusal", "certificate")}
+    assert held == {(kind, promise) for kind in KINDS for promise in ("none", "refusal")} | {("step", "certificate")}
+    promises = [
+        body["certificate"] for body in bodies if (body["certificate"] or {"is": "none"})["is"] == "certificate"
+    ]
+    assert {promise["mode"] for promise in promises} == set(get_args(Mode))
+    assert {promise["kind"] for promise in promises} >= {"probability", "logit"}
+    assert any(any(promise["uncovered"]) for promise in promises)
+    assert any(any(not n for n in promise["rows"]) for promise in promises)
+    origins = [body["provenance"] for body in bodies if body["provenance"]]
+    assert {origin["sampling"] for origin in origins} == set(get_args(Sampling))
+    assert {origin["weights"] for origin in origins} == set(get_args(Weighting))
+    assert {origin["resolution"] for origin in origins} == {"exact", "grid", "bins"}
+
+
+@every_document
+def test_a_certificate_goes_with_its_own_map_alone(path):
+    calibration = load(path)
+    if not isinstance(calibration.certificate, Certificate):
+        return
+    assert isinstance(calibration.map, StepMap)
+    for other in (IdentityMap(), StepMap(calibration.map.knots, 1.0 - calibration.map.values), StepMap([], [0.5])):
+        with pytest.raises(ValueError, match="not about this map"):
+            Calibration(other, calibration.provenance, calibration.certificate)
 
 
 @every_document

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import random
 import sys
 from collections.abc import Callable
@@ -267,7 +268,140 @@ def change_the_format(text: bytes, rng: random.Random) -> bytes:
     return json.dumps(body).encode()
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Forgeries: a document that is still whole, with a better promise than the rows gave
+# ---------------------------------------------------------------------------------------------------------------------
+
+CERTIFIED = [text for text in TEXTS if json.loads(text)["certificate"] and b'"is": "certificate"' in text]
+
+
+def forgery(change: Callable[[dict[str, Any], random.Random], None]) -> Mutation:
+    """A mutation of the certificate of some document that has one."""
+
+    def mutate(text: bytes, rng: random.Random) -> bytes:
+        body = json.loads(text if text in CERTIFIED else rng.choice(CERTIFIED))
+        before = copy.deepcopy(body["certificate"])
+        change(body["certificate"], rng)
+        assert body["certificate"] != before, change.__name__
+        return json.dumps(body).encode()
+
+    mutate.__name__ = change.__name__
+    return mutate
+
+
+def promised(certificate: dict[str, Any]) -> list[int]:
+    return [place for place, rows in enumerate(certificate["rows"]) if rows]
+
+
+def widest(certificate: dict[str, Any]) -> tuple[str, int]:
+    """The one end of an interval that epsilon is the distance of."""
+    ends = [
+        (abs(certificate[side][place] - certificate["outputs"][place]), side, place)
+        for place in promised(certificate)
+        for side in ("lower", "upper")
+    ]
+    return max(ends)[1:]
+
+
+@forgery
+def edit_epsilon(certificate: dict[str, Any], rng: random.Random) -> None:
+    old = certificate["epsilon"]
+    certificate["epsilon"] = rng.choice([old / 2, old * 2, math.nextafter(old, 0), math.nextafter(old, 1), 0, 1, -old])
+
+
+@forgery
+def edit_knots(certificate: dict[str, Any], rng: random.Random) -> None:
+    """Move, swap, repeat, drop or add the knots at which the map changes its value."""
+    outputs, knots = certificate["outputs"], certificate["knots"]
+    changing = [place for place in range(len(knots)) if outputs[place] != outputs[place + 1]]
+    place, way = rng.choice(changing), rng.choice(["move", "nudge", "swap", "repeat", "drop", "add", "reverse"])
+    if way == "move":
+        knots[place] += rng.choice([-1e-3, 1e-3, 1.0, -1.0])
+    elif way == "nudge":
+        knots[place] = math.nextafter(knots[place], rng.choice([-math.inf, math.inf]))
+    elif way in ("swap", "repeat") and len(knots) > 1:
+        other = (place + 1) % len(knots)
+        old, knots[place] = knots[place], knots[other]
+        knots[other] = old if way == "swap" else knots[other]
+    elif way == "reverse" and len(knots) > 1:
+        knots.reverse()
+    elif way == "add":
+        knots.append(knots[-1] + 1.0)
+    else:
+        del knots[place]
+
+
+@forgery
+def edit_intervals(certificate: dict[str, Any], rng: random.Random) -> None:
+    """Narrow or widen the interval that epsilon comes from, turn one around, or leave [0, 1]."""
+    side, place = widest(certificate)
+    way = rng.choice(["narrow", "widen", "turn", "below", "above", "shorten", "lengthen"])
+    if way == "narrow":
+        certificate[side][place] += (certificate["outputs"][place] - certificate[side][place]) * rng.uniform(0.01, 1)
+        other = {"lower": "upper", "upper": "lower"}[side]
+        certificate[other][place] = certificate["outputs"][place]
+        for bin in promised(certificate):
+            certificate["lower"][bin] = max(certificate["lower"][bin], certificate["outputs"][bin])
+    elif way == "widen":
+        output, least = certificate["outputs"][place], certificate["epsilon"]
+        roomier = "lower" if output > 0.5 else "upper"
+        end = 0.0 if roomier == "lower" else 1.0
+        certificate[roomier][place] = end if abs(end - output) > least else 2.0
+    elif way == "turn":
+        certificate["lower"][place], certificate["upper"][place] = 0.9, 0.1
+    elif way in ("below", "above"):
+        any_bin = rng.randrange(len(certificate["rows"]))
+        side, end = ("lower", -1e-9) if way == "below" else ("upper", 1.0 + 1e-9)
+        certificate[side][any_bin] = end
+    elif way == "shorten":
+        certificate[rng.choice(["lower", "upper"])].pop()
+    else:
+        certificate[rng.choice(["lower", "upper"])].append(1.0)
+
+
+@forgery
+def edit_counts(certificate: dict[str, Any], rng: random.Random) -> None:
+    """More rows than were counted, more events than rows, rows on an edge that nothing is said about."""
+    place = rng.choice(promised(certificate))
+    way = rng.choice(["n", "rows", "events", "negative", "uncovered", "uncovered length", "none"])
+    if way == "n":
+        certificate["n"] = rng.choice([0, certificate["n"] + 1, 10 * certificate["n"]])
+    elif way == "rows":
+        certificate["rows"][place] += rng.choice([-1, 1, 1000])
+    elif way == "events":
+        certificate["events"][place] = certificate["rows"][place] + 1
+    elif way == "negative":
+        certificate["events"][place] = -1
+    elif way == "uncovered":
+        certificate["uncovered"][place] = True
+    elif way == "uncovered length":
+        certificate["uncovered"].append(False)
+    else:
+        certificate["rows"] = [0] * len(certificate["rows"])
+        certificate["events"], certificate["n"] = list(certificate["rows"]), 0
+
+
+@forgery
+def edit_outputs(certificate: dict[str, Any], rng: random.Random) -> None:
+    place = rng.randrange(len(certificate["outputs"]))
+    certificate["outputs"][place] = rng.choice([math.nextafter(certificate["outputs"][place], 2.0), 0.123, 2.0, -1.0])
+
+
+@forgery
+def edit_alpha(certificate: dict[str, Any], rng: random.Random) -> None:
+    certificate["alpha"] = rng.choice([0, 0.0, 1, 1.0, -0.1, 1.5, "0.1", None, True])
+
+
+@forgery
+def edit_words(certificate: dict[str, Any], rng: random.Random) -> None:
+    name = rng.choice(["mode", "bound", "kind"])
+    certificate[name] = rng.choice(["", "joint", "wilson", "clopper-pearson ", None, 1, *NAMES])
+
+
+FORGERIES = [edit_epsilon, edit_knots, edit_intervals, edit_counts, edit_outputs, edit_alpha, edit_words]
+
 MUTATORS: list[Mutation] = [
+    *FORGERIES,
     flip_bits,
     change_bytes,
     truncate,
@@ -291,7 +425,7 @@ MUTATORS: list[Mutation] = [
     nest_without_end,
     change_the_format,
 ]
-ALWAYS_REFUSED = {break_utf8, not_a_document, change_the_format, repeat_a_key, nest_without_end}
+ALWAYS_REFUSED = {break_utf8, not_a_document, change_the_format, repeat_a_key, nest_without_end, *FORGERIES}
 
 
 @pytest.mark.parametrize("mutate", MUTATORS, ids=lambda mutate: mutate.__name__)
@@ -315,6 +449,21 @@ def assert_usable(calibration: Calibration, document: bytes) -> None:
         assert Calibration.from_json(again).to_json() == again
     except Exception as problem:
         raise AssertionError(f"{problem!r} from the accepted document {document[:3000]!r}") from problem
+
+
+def test_there_are_enough_mutations_of_certificates():
+    assert len(CERTIFIED) >= 8
+    assert MUTATIONS >= 10_000
+
+
+@pytest.mark.parametrize("text", CERTIFIED, ids=range(len(CERTIFIED)))
+def test_the_map_of_a_certified_document_is_not_exchanged(text):
+    body = json.loads(text)
+    for other in ({"is": "identity"}, {"is": "step", "knots": [], "values": [0.5]}):
+        assert read(json.dumps(body | {"map": other})) is None
+    values = body["map"]["values"]
+    values[0] = values[0] / 2 + 0.25
+    assert read(json.dumps(body)) is None
 
 
 def test_golden_documents_pass_the_watch():

@@ -30,7 +30,7 @@ from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
 ALPHAS = (0.5, 0.1, 0.01, 1e-4)
-every_bound = pytest.mark.parametrize("bound", BOUNDS.values(), ids=lambda bound: bound.name)
+every_bound = pytest.mark.parametrize("bound", BOUNDS)
 
 
 def all_counts(sizes: tuple[int, ...] = (1, 2, 3, 5, 10, 37, 100, 299, 1_000)) -> tuple[np.ndarray, np.ndarray]:
@@ -131,10 +131,10 @@ def test_the_tails_at_a_clopper_pearson_end_are_half_of_alpha() -> None:
 
 @pytest.mark.parametrize("rate", [0.003, 0.3, 0.5])
 @every_bound
-def test_coverage_computed_exactly_is_at_least_nominal(bound: Any, rate: float) -> None:
+def test_coverage_computed_exactly_is_at_least_nominal(bound: str, rate: float) -> None:
     for n, alpha in product((1, 2, 10, 21, 200), (0.3, 0.1, 0.01)):
         k = np.arange(n + 1)
-        lower, upper = bound.interval(k, np.full(n + 1, n), alpha)
+        lower, upper = BOUNDS[bound](k, np.full(n + 1, n), alpha)
         covered = stats.binom.pmf(k, n, rate)[(lower <= rate) & (rate <= upper)].sum()
         assert covered >= 1 - alpha - 1e-12
 
@@ -184,29 +184,30 @@ def test_looking_at_all_times_costs_width(alpha: float) -> None:
 
 
 @every_bound
-def test_every_interval_holds_the_mean_and_mirrors(bound: Any) -> None:
+def test_every_interval_holds_the_mean_and_mirrors(bound: str) -> None:
     events, n = all_counts()
-    lower, upper = bound.interval(events, n, 0.1)
+    lower, upper = BOUNDS[bound](events, n, 0.1)
     assert ((lower >= 0) & (lower <= events / n) & (events / n <= upper) & (upper <= 1)).all()
-    mirrored = bound.interval(n - events, n, 0.1)
+    mirrored = BOUNDS[bound](n - events, n, 0.1)
     assert 1 - mirrored[1] == pytest.approx(lower, abs=1e-12)
     assert 1 - mirrored[0] == pytest.approx(upper, abs=1e-12)
 
 
 @every_bound
-def test_every_interval_shrinks_with_alpha_and_an_empty_bin_promises_nothing(bound: Any) -> None:
-    tight, wide = bound.interval(30, 100, 0.2), bound.interval(30, 100, 0.01)
+def test_every_interval_shrinks_with_alpha_and_an_empty_bin_promises_nothing(bound: str) -> None:
+    interval = BOUNDS[bound]
+    tight, wide = interval(30, 100, 0.2), interval(30, 100, 0.01)
     assert wide[0] < tight[0] < 0.3 < tight[1] < wide[1]
-    assert tuple(float(end) for end in bound.interval(0, 0, 0.1)) == (0.0, 1.0)
+    assert tuple(float(end) for end in interval(0, 0, 0.1)) == (0.0, 1.0)
     with pytest.raises(ValueError, match="between 0 and n"):
-        bound.interval(3, 2, 0.1)
+        interval(3, 2, 0.1)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Plans
 # ----------------------------------------------------------------------------------------------------------------------
 
-SCHEMES = [("umd", "simultaneous"), ("umd", "marginal"), ("ums", "simultaneous"), ("ums", "marginal")]
+SCHEMES = list(product(("umd", "umd-original", "ums"), ("simultaneous", "marginal")))
 every_scheme = pytest.mark.parametrize(("scheme", "mode"), SCHEMES)
 
 
@@ -229,6 +230,17 @@ def test_the_planned_bins_are_the_most_that_reach(scheme: Any, mode: Any, n: int
     found = plan(n=n, epsilon=epsilon, scheme=scheme, mode=mode)
     assert found.epsilon <= epsilon
     assert plan(n=n, n_bins=found.n_bins + 1, scheme=scheme, mode=mode).epsilon > epsilon
+
+
+@pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
+def test_the_original_scheme_is_eq_410(mode: Any) -> None:
+    for n, n_bins, alpha in ((2_900, 10, 0.1), (1_000, 5, 0.02), (20_000, 22, 0.1)):
+        found = plan(n=n, n_bins=n_bins, alpha=alpha, scheme="umd-original", mode=mode)
+        union, rows_a_bin = (n_bins if mode == "simultaneous" else 1), n // n_bins
+        by_hand = np.sqrt(np.log(2 * union / alpha) / (2 * (rows_a_bin - 1))) + 1 / rows_a_bin
+        assert found.epsilon == pytest.approx(by_hand, rel=1e-12)
+        assert found.epsilon > plan(n=n, n_bins=n_bins, alpha=alpha, mode=mode).epsilon
+        assert "eq. 4.10" in str(found)
 
 
 def test_the_smallest_bin_of_a_split_plan_follows_the_negative_hypergeometric_law() -> None:
@@ -272,6 +284,9 @@ def test_a_plan_with_scores_expects_the_exact_width() -> None:
         {"n": 100, "epsilon": 1.5},
         {"n": 0, "n_bins": 5},
         {"n": 100, "n_bins": 5, "alpha": 0.0},
+        {"n": 100, "n_bins": 5, "mode": "average"},
+        {"n": 100, "n_bins": 5, "scheme": "isotonic"},
+        {"n": 100.5, "n_bins": 5},
     ],
 )
 def test_a_plan_that_cannot_be_made_says_so(arguments: dict[str, Any]) -> None:
@@ -337,6 +352,13 @@ def test_repetition_counts_keep_the_certificate_of_the_repeated_rows() -> None:
     assert (counted.epsilon, counted.n) == (repeated.epsilon, repeated.n)
 
 
+def test_a_certificate_is_at_the_calibrators_own_alpha_unless_asked_otherwise() -> None:
+    cal = HistogramBinning(4, alpha=0.02).fit(*rows())
+    promises = [cal.certificate(), cal.certificate(0.02), cal.certificate(0.2)]
+    assert all(isinstance(promise, Certificate) for promise in promises)
+    assert [promise.alpha for promise in promises if isinstance(promise, Certificate)] == [0.02, 0.02, 0.2]
+
+
 @pytest.mark.parametrize("arguments", [{"alpha": 0.0}, {"alpha": 1.0}, {"bound": "wald"}, {"mode": "average"}])
 def test_a_certificate_that_cannot_be_asked_for(arguments: dict[str, Any]) -> None:
     with pytest.raises(InputError):
@@ -345,16 +367,54 @@ def test_a_certificate_that_cannot_be_asked_for(arguments: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
 @every_bound
-def test_epsilon_is_the_largest_distance_from_an_output_to_its_interval(bound: Any, mode: Any) -> None:
-    calibrator = HistogramBinning(6).fit_tally(Tally.from_arrays(*rows(), grid=Grid()))
-    promise = calibrator.certificate(0.2, bound=bound.name, mode=mode)
+def test_epsilon_is_the_largest_distance_from_an_output_to_its_interval(bound: str, mode: Any) -> None:
+    calibrator = HistogramBinning(6, strategy="width" if bound == "always-valid" else "mass")
+    calibrator.fit_tally(Tally.from_arrays(*rows(), grid=Grid()))
+    promise = calibrator.certificate(0.2, bound=bound, mode=mode)
     assert isinstance(promise, Certificate)
     share = 0.2 / promise.promised.sum() if mode == "simultaneous" else 0.2
-    lower, upper = bound.interval(promise.events, promise.rows, share)
+    lower, upper = BOUNDS[bound](promise.events, promise.rows, share)
     assert promise.lower.tolist() == lower.tolist()
     assert promise.upper.tolist() == upper.tolist()
     widths = np.maximum(promise.outputs - lower, upper - promise.outputs)[promise.promised]
     assert promise.epsilon == widths.max()
+
+
+@pytest.mark.parametrize("bins_from", ["all", "part"])
+def test_an_always_valid_promise_needs_bins_that_no_row_has_chosen(bins_from: Any) -> None:
+    refusal = HistogramBinning(4, bins_from=bins_from).fit(*rows()).certificate(bound="always-valid")
+    assert isinstance(refusal, Refusal)
+    assert "bins that no row has chosen" in refusal.reason
+
+
+@pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
+def test_an_always_valid_promise_pays_for_bins_that_are_still_empty(mode: Any) -> None:
+    """Ten widths of which six hold rows: alpha is divided by all ten, for Clopper-Pearson by six."""
+    scores, y = rows()
+    cal = HistogramBinning(10, strategy="width").fit(0.6 * scores, y)
+    always, once = (cal.certificate(0.1, bound=bound, mode=mode) for bound in ("always-valid", "clopper-pearson"))
+    assert isinstance(always, Certificate)
+    assert isinstance(once, Certificate)
+    assert always.promised.sum() == once.promised.sum() == 6
+    for promise, bins in ((always, 10), (once, 6)):
+        share = 0.1 / bins if mode == "simultaneous" else 0.1
+        lower, upper = BOUNDS[promise.bound](promise.events, promise.rows, share)
+        assert (promise.lower.tolist(), promise.upper.tolist()) == (lower.tolist(), upper.tolist())
+
+
+@pytest.mark.parametrize("arguments", [{"strategy": "width"}, {"bins_from": Tally.from_arrays(*rows(50))}])
+def test_an_epsilon_cannot_be_planned_for_bins_that_these_rows_do_not_choose(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="epsilon cannot be planned"):
+        HistogramBinning(epsilon=0.2, **arguments).fit(*rows())
+
+
+@pytest.mark.parametrize(("estimate", "scheme"), [("inner", "umd"), ("all", "umd-original")])
+def test_the_bins_for_an_epsilon_are_those_of_the_plan(estimate: Any, scheme: Any) -> None:
+    cal = HistogramBinning(epsilon=0.2, estimate=estimate).fit(*rows(1_000))
+    assert (cal.bins_.n > 0).sum() == plan(n=1_000, epsilon=0.2, scheme=scheme).n_bins
+    promise = cal.certificate(bound="hoeffding")
+    assert isinstance(promise, Certificate)
+    assert promise.epsilon <= 0.2
 
 
 def test_an_untied_certificate_with_hoeffdings_bound_is_at_most_eq_48() -> None:

@@ -98,6 +98,7 @@ def test_a_part_repeats_with_its_seed_and_differs_with_another(tally: Tally) -> 
     assert first.fingerprint == again.fingerprint
     assert len({tally.split(30, seed)[0].fingerprint for seed in range(20)}) > 10
     assert other.total == 30
+    assert len({tally.split(30)[0].fingerprint for _ in range(20)}) > 10, "without a seed every draw is fresh"
 
 
 def test_a_part_does_not_depend_on_the_order_of_rows_or_shards() -> None:

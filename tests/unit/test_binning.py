@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.binning import HistogramBinning
+from calibrant.export.document import Calibration, load
 from calibrant.guarantees.certificates import Certificate, Refusal
+from calibrant.guarantees.issuing import Bins
 from calibrant.guarantees.planning import plan, split_size
+from calibrant.maps import StepMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -28,56 +35,246 @@ def heaped(n: int = 1000, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return scores, (rng.random(n) < scores).astype(int)
 
 
+def after(*values: float) -> list[float]:
+    """Each value and the float behind it: where an edge begins and ends in an exact tally."""
+    return [knot for value in values for knot in (value, np.nextafter(value, np.inf))]
+
+
+def assert_consistent(cal: HistogramBinning, tally: Tally) -> None:
+    """The bins are regions of the tally, the map is theirs, and no row is lost between promised and uncovered."""
+    bins = cal.bins_
+    assert isinstance(bins, Bins)
+    assert cal.map_ == StepMap(bins.knots, bins.outputs).merged()
+    assert not bins.n[bins.uncovered].any()
+    assert not bins.events[bins.uncovered].any()
+    n, events = tally.partition(bins.knots)
+    np.testing.assert_array_equal(np.where(bins.uncovered, 0, n), bins.n)
+    np.testing.assert_array_equal(np.where(bins.uncovered, 0, events), bins.events)
+    assert bins.uncovered_rows == n[bins.uncovered].sum()
+    assert bins.n.sum() + bins.uncovered_rows == tally.total
+
+
 # ------------------------------------------------------------------------------------------------ Algorithm 4.1 by hand
 
 
 def test_two_bins_of_five_rows():
-    """The edge is the row of rank ceil(6 / 2) = 3; it takes no part in the rates and falls to the right."""
-    cal = HistogramBinning(2).fit(FIVE, [1, 0, 1, 0, 1])
-    assert cal.bins_.knots.tolist() == [0.3]
-    assert (cal.bins_.n.tolist(), cal.bins_.events.tolist()) == ([2, 2], [1, 1])
-    assert cal.bins_.edge_open.tolist() == [False, True]
-    assert cal.transform([0.0, 0.29, 0.3, 1.0]).tolist() == [0.5, 0.5, 0.5, 0.5]
+    """The edge is the row of rank ceil(6 / 2) = 3; it has no part in the rates and puts out what the bin above does."""
+    cal = HistogramBinning(2).fit(FIVE, [1, 0, 1, 0, 0])
+    assert cal.bins_.knots.tolist() == after(0.3)
+    assert (cal.bins_.n.tolist(), cal.bins_.events.tolist()) == ([2, 0, 2], [1, 0, 0])
+    assert cal.bins_.uncovered.tolist() == [False, True, False]
+    assert cal.bins_.uncovered_rows == 1
+    assert not cal.bins_.fixed
+    assert cal.bins_.outputs.tolist() == [0.5, 0.25, 0.25]
+    assert cal.map_ == StepMap([0.3], [0.5, 0.25])
+    assert cal.transform([0.0, 0.29, 0.3, 1.0]).tolist() == [0.5, 0.5, 0.25, 0.25]
     certificate = cal.certificate()
-    assert certificate.n == 4
-    assert "(1 value) are not covered" in str(certificate)
+    assert (certificate.n, certificate.uncovered_rows) == (4, 1)
+    assert certificate.promised.tolist() == [True, False, True]
+    assert (certificate.lower[1], certificate.upper[1]) == (0.0, 1.0)
+    assert "\n  Not covered: scores on a bin edge (1 edge, 1 of 5 rows)." in str(certificate)
 
 
 def test_three_bins_of_eight_rows():
     """Ranks ceil(9 / 3) = 3 and ceil(18 / 3) = 6."""
     cal = HistogramBinning(3).fit(np.arange(1, 9) / 10, [1, 0, 0, 0, 1, 1, 1, 0])
-    assert cal.bins_.knots.tolist() == [0.3, 0.6]
-    assert (cal.bins_.n.tolist(), cal.bins_.events.tolist()) == ([2, 2, 2], [1, 1, 1])
+    assert cal.bins_.knots.tolist() == after(0.3, 0.6)
+    assert (cal.bins_.n.tolist(), cal.bins_.events.tolist()) == ([2, 0, 2, 0, 2], [1, 0, 1, 0, 1])
+    assert cal.bins_.uncovered.tolist() == [False, True, False, True, False]
+    assert cal.map_ == StepMap([], [0.5])
 
 
+@pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
 @pytest.mark.parametrize(("n", "count"), [(1000, 10), (999, 10), (101, 7), (21, 10)])
-def test_every_bin_holds_its_share(n, count):
-    cal = HistogramBinning(count).fit(*continuous(n))
+def test_every_bin_holds_its_share(n, count, grid):
+    scores, y = continuous(n)
+    tally = Tally.from_arrays(scores, y, grid=grid)
+    cal = HistogramBinning(count).fit_tally(tally)
+    assert_consistent(cal, tally)
     ranks = [-(-b * (n + 1) // count) for b in range(1, count)]
-    assert cal.bins_.knots.tolist() == np.sort(continuous(n)[0])[np.array(ranks) - 1].tolist()
-    assert cal.bins_.n.sum() == n - (count - 1)
-    assert cal.bins_.n.min() >= (n + 1) // count - 1
+    edges = np.sort(scores)[np.array(ranks) - 1]
+    if grid is None:
+        assert cal.bins_.knots.tolist() == after(*edges)
+        assert cal.bins_.uncovered.tolist() == [False, True] * (count - 1) + [False]
+        assert cal.bins_.n[~cal.bins_.uncovered].min() >= (n + 1) // count - 1
+        assert cal.bins_.uncovered_rows == count - 1
+    else:
+        assert np.isin(grid.lower_edges(grid.codes(edges)), cal.bins_.knots).all()
+        assert np.isin(grid.lower_edges(grid.codes(edges) + 1), cal.bins_.knots).all()
 
 
 def test_the_original_estimate_counts_the_upper_edge():
     y = [1, 0, 1, 1, 0]
     inner, every = HistogramBinning(2).fit(FIVE, y), HistogramBinning(2, estimate="all").fit(FIVE, y)
-    assert inner.bins_.outputs.tolist() == [0.5, 0.5]
-    assert every.bins_.outputs.tolist() == [2 / 3, 0.5]
+    assert inner.bins_.outputs.tolist() == [0.5, 0.5, 0.5]
+    assert every.bins_.outputs.tolist() == [2 / 3, 0.5, 0.5]
     assert every.bins_.n.tolist() == inner.bins_.n.tolist()  # the promise rests on the inner rows either way
     assert every.certificate().epsilon > inner.certificate().epsilon
 
 
 @pytest.mark.parametrize(
-    ("extremes", "outputs"), [("succession", [1 / 4, 3 / 4]), ("mean", [0.0, 1.0])], ids=["succession", "mean"]
+    ("extremes", "outputs"),
+    [("succession", [1 / 4, 3 / 4, 3 / 4]), ("mean", [0.0, 1.0, 1.0])],
+    ids=["succession", "mean"],
 )
 def test_bins_of_one_class(extremes, outputs):
     cal = HistogramBinning(2, extremes=extremes).fit(FIVE, [0, 0, 1, 1, 1])
     assert cal.bins_.outputs.tolist() == outputs
     certificate = cal.certificate()
     np.testing.assert_array_equal(certificate.outputs, outputs)
-    assert (certificate.lower[0], certificate.upper[1]) == (0.0, 1.0)
-    assert (certificate.half_widths <= certificate.epsilon).all()
+    assert (certificate.lower[0], certificate.upper[2]) == (0.0, 1.0)
+    assert (certificate.half_widths[certificate.promised] <= certificate.epsilon).all()
+
+
+# ------------------------------------------------------------------------------------------------------------ on a grid
+
+COARSE = Grid(4)
+CELLS = [0.40625, 0.421875, 0.4375, 0.453125, 0.46875, 0.484375]  # neighbouring cells of 1 / 64, and then 0.5
+
+
+def on_grid(scores: list[float], y: list[int], count: int, grid: Grid = COARSE, **options: str) -> HistogramBinning:
+    tally = Tally.from_arrays(scores, y, grid=grid)
+    cal = HistogramBinning(count, **options).fit_tally(tally)
+    assert_consistent(cal, tally)
+    return cal
+
+
+LIGHT_CELL = [0.1, 0.2, 0.3, 0.35, 0.422, 0.43, 0.6, 0.7, 0.8, 0.9, 0.95]
+LIGHT_Y = [0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 1]
+
+
+def test_an_edge_on_a_grid_is_a_whole_cell():
+    """Rank ceil(12 / 2) = 6 is 0.43; with 0.422 it fills the cell [0.421875, 0.4375): two rows, light below 11 / 4."""
+    cal = on_grid(LIGHT_CELL, LIGHT_Y, 2)
+    assert cal.bins_.knots.tolist() == [0.421875, 0.4375]
+    assert (cal.bins_.n.tolist(), cal.bins_.events.tolist()) == ([4, 0, 5], [2, 0, 2])
+    assert (cal.bins_.uncovered.tolist(), cal.bins_.uncovered_rows) == ([False, True, False], 2)
+    assert cal.map_ == StepMap([0.421875], [1 / 2, 2 / 5])
+    assert cal.transform([0.42, 0.4219, 0.437, 0.5]).tolist() == [1 / 2, 2 / 5, 2 / 5, 2 / 5]
+    assert cal.certificate().n == 9
+    assert "(1 edge, 2 of 11 rows)" in str(cal.certificate())
+
+
+def test_a_heavy_cell_on_a_grid_is_a_bin():
+    cal = on_grid([*LIGHT_CELL[:6], 0.43, *LIGHT_CELL[7:]], LIGHT_Y, 2)
+    assert cal.bins_.knots.tolist() == [0.421875, 0.4375]
+    assert (cal.bins_.n.tolist(), cal.bins_.events.tolist()) == ([4, 3, 4], [2, 2, 2])
+    assert not cal.bins_.uncovered.any()
+    assert cal.bins_.outputs.tolist() == [1 / 2, 2 / 3, 1 / 2]
+    assert "Not covered" not in str(cal.certificate())
+
+
+def test_the_original_estimate_on_a_grid():
+    """Both rows of a light edge's cell join the bin below; the bin above, and so the edge, stays as it is."""
+    cal = on_grid(LIGHT_CELL, LIGHT_Y, 2, estimate="all")
+    assert cal.bins_.outputs.tolist() == [4 / 6, 2 / 5, 2 / 5]
+    assert cal.bins_.n.tolist() == [4, 0, 5]
+    heavy = on_grid([*LIGHT_CELL[:6], 0.43, *LIGHT_CELL[7:]], LIGHT_Y, 2, estimate="all")
+    assert heavy.bins_.outputs.tolist() == [1 / 2, 2 / 3, 1 / 2]  # a heavy edge joins nobody
+
+
+@pytest.mark.parametrize("grid", [None, Grid(), COARSE], ids=["exact", "grid", "coarse"])
+def test_a_heavy_edge_at_score_one(grid):
+    """Rank 4 of 7 is the first of four ones: a bin of its own, with nothing above it."""
+    tally = Tally.from_arrays([0.1, 0.2, 0.3, 1.0, 1.0, 1.0, 1.0], [0, 1, 0, 1, 1, 1, 0], grid=grid)
+    cal = HistogramBinning(2).fit_tally(tally)
+    assert_consistent(cal, tally)
+    filled = cal.bins_.n > 0
+    assert cal.bins_.n[filled].tolist() == [3, 4]
+    assert cal.transform([0.99, 1 - 2.0**-53, 1.0]).tolist() == [1 / 3, 1 / 3, 3 / 4]
+    assert cal.certificate().promised.tolist() == filled.tolist()
+    if grid is not None:
+        assert cal.bins_.knots.tolist() == [1.0]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.3, 0.301, 0.5, 0.9, 1.0]), st.integers(0, 1)), min_size=2, max_size=60),
+    st.integers(1, 30),
+    st.sampled_from([None, 0, 4, 10]),
+    st.sampled_from(["inner", "all"]),
+)
+def test_ties_anywhere(rows, count, bits, estimate):
+    """No row is lost, and rows lie above every light edge: the last value is heavy whenever an edge falls on it."""
+    scores, y = (np.array(column) for column in zip(*rows, strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)
+        tally = Tally.from_arrays(scores, y, kind="probability", grid=None if bits is None else Grid(bits))
+        cal = HistogramBinning(count, estimate=estimate).fit_tally(tally)
+    assert_consistent(cal, tally)
+    n = tally.partition(cal.bins_.knots)[0]
+    for place in np.flatnonzero(cal.bins_.uncovered):
+        assert n[place] > 0
+        assert n[place + 1 :].sum() > 0
+    certificate = cal.certificate()
+    assert isinstance(certificate, Certificate)
+    assert certificate.n + certificate.uncovered_rows == len(rows)
+    assert ((cal.bins_.outputs > 0) & (cal.bins_.outputs < 1)).all()
+
+
+def test_a_light_edge_with_nothing_above_it_keeps_its_own_rate():
+    """Between the edge 0.5 and the heavy 1 lies no row: the edge has no bin to follow."""
+    cal = on_grid([0.2, 0.3, 0.5, 1.0, 1.0, 1.0], [0, 1, 0, 1, 0, 1], 3)  # ranks 3 and 5
+    assert cal.bins_.knots.tolist() == [0.5, np.nextafter(0.5, 1), 1.0]
+    assert cal.bins_.n.tolist() == [2, 0, 0, 3]
+    assert cal.bins_.uncovered.tolist() == [False, True, False, False]
+    assert cal.bins_.outputs.tolist() == [1 / 2, 1 / 3, 1 / 2, 2 / 3]
+
+
+def test_neighbouring_light_cells_as_edges():
+    """Ranks 3, 5, 7 of 9: single rows in cells that touch; between two edges there is one cell."""
+    cal = on_grid([*CELLS, 0.5, 0.51], [1, 0, 0, 1, 0, 0, 1, 0], 4)
+    assert cal.bins_.knots.tolist() == [0.4375, 0.453125, 0.46875, 0.484375, 0.5, np.nextafter(0.5, 1)]
+    assert cal.bins_.n.tolist() == [2, 0, 1, 0, 1, 0, 1]
+    assert cal.bins_.uncovered.tolist() == [False, True, False, True, False, True, False]
+    assert cal.bins_.outputs.tolist() == [0.5, 2 / 3, 2 / 3, 1 / 3, 1 / 3, 1 / 3, 1 / 3]
+
+
+def test_edges_that_touch_each_other():
+    """Ranks 3, 6, 9: cells of one row, five rows and one row side by side, with nothing between the edges."""
+    y = [1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1]
+    cal = on_grid([0.1, 0.2, CELLS[1], *[CELLS[2]] * 5, CELLS[3], 0.6, 0.7], y, 4)
+    assert cal.bins_.knots.tolist() == [*CELLS[1:4], CELLS[4]]
+    assert cal.bins_.n.tolist() == [2, 0, 5, 0, 2]
+    assert cal.bins_.uncovered.tolist() == [False, True, False, True, False]
+    # the light edge below follows no bin, as an edge is above it: it keeps its own rate; the one above follows
+    assert cal.bins_.outputs.tolist() == [1 / 2, 2 / 3, 4 / 5, 1 / 2, 1 / 2]
+    assert cal.certificate().promised.tolist() == [True, False, True, False, True]
+
+
+def test_a_heavy_edge_then_a_light_neighbour():
+    """Heavy at the lower rank, light right behind it: the first is promised, the second follows the bin above."""
+    y = [0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0]
+    cal = on_grid([0.1, 0.2, *[CELLS[1]] * 5, CELLS[2], 0.6, 0.7, 0.8], y, 3)  # ranks 4 and 8
+    assert cal.bins_.knots.tolist() == CELLS[1:4]
+    assert cal.bins_.n.tolist() == [2, 5, 0, 3]
+    assert cal.bins_.uncovered.tolist() == [False, False, True, False]
+    assert cal.bins_.outputs.tolist() == [1 / 2, 4 / 5, 1 / 5, 1 / 5]
+    every = on_grid([0.1, 0.2, *[CELLS[1]] * 5, CELLS[2], 0.6, 0.7, 0.8], y, 3, estimate="all")
+    assert every.bins_.outputs.tolist() == cal.bins_.outputs.tolist()  # below the light edge is an edge, not a bin
+
+
+@pytest.mark.parametrize("make", [continuous, heaped], ids=["continuous", "heaped"])
+@pytest.mark.parametrize("estimate", ["inner", "all"])
+@pytest.mark.parametrize("grid", [None, Grid(), COARSE, Grid(0)], ids=["exact", "grid", "coarse", "coarsest"])
+@pytest.mark.parametrize("count", [2, 5, 23])
+def test_no_row_is_lost_between_promised_and_uncovered(make, estimate, grid, count):
+    tally = Tally.from_arrays(*make(1000), grid=grid)
+    cal = HistogramBinning(count, estimate=estimate).fit_tally(tally)
+    assert_consistent(cal, tally)
+    certificate = cal.certificate()
+    assert isinstance(certificate, Certificate)
+    assert (certificate.n, certificate.uncovered_rows) == (cal.bins_.n.sum(), cal.bins_.uncovered_rows)
+
+
+@pytest.mark.parametrize("grid", [Grid(), COARSE], ids=["grid", "coarse"])
+def test_one_row_a_cell_gives_the_bins_of_the_exact_tally(grid):
+    """Where no two rows share a cell, the grid changes where an edge begins and nothing else."""
+    scores = np.sort(np.unique(grid.lower_edges(grid.codes(continuous(60)[0]))))
+    y = np.arange(len(scores)) % 3 == 0
+    exact, gridded = (HistogramBinning(4).fit_tally(Tally.from_arrays(scores, y, grid=g)) for g in (None, grid))
+    for name in ("outputs", "n", "events", "uncovered"):
+        np.testing.assert_array_equal(getattr(exact.bins_, name), getattr(gridded.bins_, name))
+    np.testing.assert_array_equal(exact.bins_.knots[::2], gridded.bins_.knots[::2])
 
 
 # ----------------------------------------------------------------------------------------------------------------- ties
@@ -88,38 +285,43 @@ def test_a_heavy_edge_value_is_a_bin_of_its_own():
     scores = np.concatenate([below, np.full(100, 0.5), above])
     cal = HistogramBinning(4).fit(scores, np.arange(200) % 2)
     # ranks 51, 101, 151: the value 0.5 twice, then the first score above it
-    assert cal.bins_.knots.tolist() == [0.5, np.nextafter(0.5, 1), above[0]]
-    assert cal.bins_.n.tolist() == [50, 100, 0, 49]
-    assert cal.bins_.edge_open.tolist() == [False, False, False, True]
-    assert "Nothing is promised where no row fell (1 bin)" in str(cal.certificate())
-    assert cal.certificate().promised.tolist() == [True, True, False, True]
+    assert cal.bins_.knots.tolist() == after(0.5, above[0])
+    assert cal.bins_.n.tolist() == [50, 100, 0, 0, 49]
+    assert cal.bins_.uncovered.tolist() == [False, False, False, True, False]
+    assert "\n  Not covered: 1 bin without a row." in str(cal.certificate())
+    assert cal.certificate().promised.tolist() == [True, True, False, False, True]
 
 
 @pytest.mark.parametrize(("rows", "own_bin"), [(29, False), (30, True)])
 def test_thirty_rows_make_a_value_heavy(rows, own_bin):
     scores = np.concatenate([np.linspace(0.1, 0.4, 60), np.full(rows, 0.5), np.linspace(0.6, 0.9, 60)])
     cal = HistogramBinning(2).fit(scores, np.arange(len(scores)) % 3 == 0)
-    assert cal.bins_.knots.tolist() == ([0.5, np.nextafter(0.5, 1)] if own_bin else [0.5])
-    assert cal.bins_.edge_open.tolist() == ([False, False, False] if own_bin else [False, True])
+    assert cal.bins_.knots.tolist() == after(0.5)
+    assert cal.bins_.uncovered.tolist() == [False, not own_bin, False]
     assert cal.bins_.n.sum() == 120 + (rows if own_bin else 0)
+    assert cal.bins_.uncovered_rows == (0 if own_bin else rows)
+    advice = 'Use bins_from="part" or fewer bins to cover them.'
+    assert (advice in str(cal.certificate())) == (not own_bin)
 
 
 def test_a_large_sample_asks_for_more_rows():
     """Heavy from n / (10 B) rows on: 50 of 1,000 in two bins, so 40 tied rows stay a light edge."""
     scores = np.concatenate([np.linspace(0.1, 0.4, 480), np.full(40, 0.5), np.linspace(0.6, 0.9, 480)])
-    assert HistogramBinning(2).fit(scores, np.arange(1000) % 3 == 0).bins_.edge_open.tolist() == [False, True]
+    cal = HistogramBinning(2).fit(scores, np.arange(1000) % 3 == 0)
+    assert cal.bins_.uncovered.tolist() == [False, True, False]
+    assert "bins_from" not in str(cal.certificate())  # 4 % of the rows
 
 
-def test_a_light_tied_edge_is_open():
-    """Three rows on the edge, fewer than n / B - 1 = 3.5: they fall to the right and nothing is said about them."""
-    cal = HistogramBinning(2).fit([0.1, 0.15, 0.2, 0.3, 0.3, 0.3, 0.4, 0.5, 0.6], [0, 1, 1, 1, 0, 1, 1, 0, 1])
-    assert cal.bins_.knots.tolist() == [0.3]
-    assert cal.bins_.n.tolist() == [3, 3]
-    assert cal.bins_.edge_open.tolist() == [False, True]
-    assert cal.transform([0.3])[0] == 2 / 3
+def test_a_light_tied_edge_is_not_covered():
+    """Two rows on the edge, fewer than n / 2B = 2.25: they put out what lies above, and nothing is said of them."""
+    cal = HistogramBinning(2).fit([0.1, 0.15, 0.2, 0.3, 0.3, 0.4, 0.5, 0.6, 0.7], [0, 1, 1, 1, 0, 1, 1, 0, 0])
+    assert cal.bins_.knots.tolist() == after(0.3)
+    assert cal.bins_.n.tolist() == [3, 0, 4]
+    assert (cal.bins_.uncovered.tolist(), cal.bins_.uncovered_rows) == ([False, True, False], 2)
+    assert cal.transform([0.29, 0.3, 0.31]).tolist() == [2 / 3, 1 / 2, 1 / 2]
 
 
-def test_an_edge_value_with_a_bins_worth_of_rows_is_a_bin():
+def test_an_edge_value_with_half_a_bins_worth_of_rows_is_a_bin():
     cal = HistogramBinning(2).fit([0.1, 0.2, 0.3, 0.3, 0.3, 0.3], [0, 1, 1, 1, 1, 0])
     assert cal.bins_.n.tolist() == [2, 4, 0]
     assert cal.transform([0.3]).tolist() == [0.75]
@@ -167,7 +369,9 @@ def test_one_bin_is_the_event_rate():
     ids=str,
 )
 def test_the_number_of_bins(options, n, count):
-    assert len(HistogramBinning(**options).fit(*continuous(n)).bins_.n) == count
+    bins = HistogramBinning(**options).fit(*continuous(n)).bins_
+    assert (bins.n > 0).sum() == count
+    assert bins.uncovered.sum() == count - 1
 
 
 def test_epsilon_is_kept():
@@ -182,17 +386,49 @@ def test_epsilon_with_a_part_plans_for_the_rest():
     assert len(cal.bins_.n) == plan(n=4000, epsilon=0.1, scheme="ums").n_bins
 
 
+def test_the_number_of_bins_comes_from_the_fitted_rows():
+    yesterday = Tally.from_arrays(*continuous(50_000, 5))
+    for options, count in (({}, 5), ({"points_per_bin": 100}, 10)):
+        assert len(HistogramBinning(**options, bins_from=yesterday).fit(*continuous(1000)).bins_.n) == count
+
+
 def test_too_many_bins_are_warned_about():
     with pytest.warns(CalibrantWarning, match="10 rows are too few for 8 bins: 5 are used"):
         cal = HistogramBinning(8).fit(np.arange(10) / 10, np.arange(10) % 2)
-    assert len(cal.bins_.n) == 5
+    assert (cal.bins_.n > 0).sum() == 5
+
+
+def test_the_warning_points_at_the_caller():
+    with pytest.warns(CalibrantWarning, match="too few") as caught:
+        HistogramBinning(8).fit(np.arange(10) / 10, np.arange(10) % 2)
+    with pytest.warns(CalibrantWarning, match="too few") as from_tally:
+        HistogramBinning(8).fit_tally(Tally.from_arrays(np.arange(10) / 10, np.arange(10) % 2))
+    assert {record.filename for record in (*caught, *from_tally)} == {__file__}
 
 
 WRONG = [
     {"n_bins": 5, "epsilon": 0.1},
     {"n_bins": 5, "points_per_bin": 10},
     {"n_bins": 0},
+    {"n_bins": -3},
+    {"n_bins": 2.5},
+    {"n_bins": 5.0},
+    {"n_bins": "5"},
+    {"n_bins": np.float64(5)},
     {"points_per_bin": 0},
+    {"points_per_bin": 10.5},
+    {"points_per_bin": 10, "epsilon": 0.3},
+    {"epsilon": 0.0},
+    {"epsilon": 1.0},
+    {"epsilon": 0.5, "alpha": 0.0},
+    {"epsilon": 0.5, "strategy": "width"},
+    {"epsilon": 0.5, "bins_from": Tally.from_arrays(*continuous(100, 7))},
+    {"strategy": "width", "bins_from": "part"},
+    {"strategy": "width", "bins_from": Tally.from_arrays(*continuous(100, 7))},
+    {"bins_from": "auto"},
+    {"bins_from": None},
+    {"part_size": 10},
+    {"part_size": 0.5, "bins_from": Tally.from_arrays(*continuous(100, 7))},
     {"strategy": "quantile"},
     {"bins_from": "half"},
     {"estimate": "outer"},
@@ -210,6 +446,24 @@ def test_wrong_options_are_refused(options):
         HistogramBinning(**options).fit(*continuous(100))
 
 
+def test_numbers_of_any_whole_type_are_taken():
+    for five in (5, np.int64(5), np.uint8(5)):
+        assert (HistogramBinning(five).fit(*continuous(100)).bins_.n > 0).sum() == 5
+
+
+def test_the_very_rows_are_no_other_tally():
+    tally = Tally.from_arrays(*continuous(100))
+    with pytest.raises(InputError, match="very rows"):
+        HistogramBinning(4, bins_from=tally).fit_tally(tally)
+
+
+@pytest.mark.parametrize("options", [{"n_bins": 2}, {"points_per_bin": 10}, {"epsilon": 0.4}], ids=str)
+def test_a_table_has_its_number_of_bins_already(options):
+    table = Tally.from_table([100, 200, 300], [0, 50, 200], edges=[0.3, 0.6])
+    with pytest.raises(InputError, match="table of your own bins"):
+        HistogramBinning(**options).fit_tally(table)
+
+
 # ------------------------------------------------------------------------------------------------ equal widths, tables
 
 
@@ -221,7 +475,8 @@ def test_equal_widths_close_the_last_bin(grid):
     assert cal.bins_.n.tolist() == ([2, 2, 1, 3] if grid is None else cal.bins_.n.tolist())
     assert cal.bins_.n.sum() == 8
     assert cal.transform([1.0])[0] == cal.bins_.outputs[-1]
-    assert not cal.bins_.edge_open.any()
+    assert not cal.bins_.uncovered.any()
+    assert cal.bins_.uncovered_rows == 0
     np.testing.assert_allclose(cal.bins_.knots, [0.25, 0.5, 0.75], atol=1e-3)
 
 
@@ -266,7 +521,8 @@ def test_bins_from_a_part(make, grid):
     tally = Tally.from_arrays(*make(2000), grid=grid)
     cal = HistogramBinning(10, bins_from="part").fit_tally(tally)
     assert cal.bins_.n.sum() == 2000 - split_size(2000, 10)
-    assert not cal.bins_.edge_open.any()
+    assert not cal.bins_.uncovered.any()
+    assert cal.bins_.uncovered_rows == 0
     assert "random part of" in cal.bins_.rule
     assert len(cal.bins_.n) >= 9 if make is continuous else len(cal.bins_.n) >= 4
     if make is heaped:
@@ -278,6 +534,13 @@ def test_bins_from_a_part(make, grid):
 def test_the_size_of_the_part(size, rows):
     cal = HistogramBinning(5, bins_from="part", part_size=size).fit(*continuous(2000))
     assert cal.bins_.n.sum() == 2000 - rows
+
+
+def test_the_part_is_drawn_afresh_unless_there_is_a_seed():
+    fits = [HistogramBinning(5, bins_from="part").fit(*continuous(2000)) for _ in range(2)]
+    assert fits[0].map_ != fits[1].map_
+    assert "seed" not in str(fits[0].certificate())
+    assert "seed" in str(HistogramBinning(5, bins_from="part", random_state=0).fit(*continuous(2000)).certificate())
 
 
 def test_random_state_draws_the_part():
@@ -301,18 +564,80 @@ def test_edges_that_cut_todays_cells_are_refused():
     yesterday, today = Tally.from_arrays(*continuous(500, 5)), Tally.from_arrays(*continuous(500), grid=Grid())
     with pytest.raises(InputError, match="inside a cell"):
         HistogramBinning(5, bins_from=yesterday).fit_tally(today)
-    with pytest.raises(InputError, match="every distinct score"):
-        HistogramBinning(5, bins_from="all").fit_tally(today)
     with pytest.raises(InputError, match="logit"):
         HistogramBinning(5, bins_from=Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit")).fit(*continuous(100))
 
 
 def test_importance_weights_balance_the_weight_and_promise_nothing():
     scores, y = continuous(1000)
-    cal = HistogramBinning(4).fit(scores, y, np.where(scores < 0.5, 3.0, 1.0))
+    cal = HistogramBinning(4).fit(scores, y, np.where(scores < 0.5, 3.5, 1.25))
     total = cal.bins_.n.sum()
+    assert len(cal.bins_.n) == 4
     assert np.abs(cal.bins_.n / total - 0.25).max() < 0.01
     assert isinstance(cal.certificate(), Refusal)
+
+
+def test_whole_importance_weights_repeat_rows_and_promise_nothing():
+    scores, y = continuous(1000)
+    weight = np.where(scores < 0.5, 3.0, 1.0)
+    cal = HistogramBinning(4).fit(scores, y, weight)
+    assert cal.map_ == HistogramBinning(4).fit(scores, y, weight, weights="counts").map_
+    assert "importance" in str(cal.certificate())
+
+
+# -------------------------------------------------------------------------------------------------------- certificates
+
+
+def test_where_the_bins_come_from_is_said():
+    tally, table = Tally.from_arrays(*continuous(1000)), Tally.from_table([100, 200], [10, 50], edges=[0.3])
+    own = HistogramBinning(4).fit_tally(tally)
+    part = HistogramBinning(4, bins_from="part", random_state=1).fit_tally(tally)
+    width = HistogramBinning(4, strategy="width").fit_tally(tally)
+    other = HistogramBinning(4, bins_from=Tally.from_arrays(*continuous(500, 8))).fit_tally(tally)
+    users = HistogramBinning().fit_tally(table)
+    assert [cal.bins_.fixed for cal in (own, part, width, other, users)] == [False, False, True, True, True]
+    for cal in (own, part):
+        assert isinstance(cal.certificate(bound="always-valid"), Refusal)
+    for cal in (width, other, users):
+        assert isinstance(cal.certificate(bound="always-valid"), Certificate)
+    words = ["", "seed", "", "independent of these rows", "before these rows were seen"]
+    for cal, word in zip((own, part, width, other, users), words, strict=True):
+        assert word in cal.bins_.assumption
+        assert (cal.bins_.assumption != "") == (word != "")
+        assert cal.bins_.assumption in str(cal.certificate()).splitlines()[-1]
+        assert cal.bins_.source in str(cal.certificate()).splitlines()[1]
+
+
+@pytest.mark.parametrize(("alpha", "percent"), [(0.01, "99 %"), (0.1, "90 %"), (0.05, "95 %")])
+def test_a_calibrators_own_alpha(alpha, percent, tmp_path):
+    cal = HistogramBinning(4, alpha=alpha).fit(*continuous(1000))
+    assert cal.certificate().alpha == alpha
+    assert percent in str(cal.certificate())
+    assert percent in str(cal)
+    assert cal.calibration_.certificate.alpha == alpha
+    cal.save(tmp_path / "cal.json")
+    assert load(tmp_path / "cal.json").certificate.alpha == alpha
+    assert cal.certificate(0.2).alpha == cal.certificate(alpha=0.2).alpha == 0.2
+    with pytest.raises(InputError, match="alpha"):
+        cal.certificate(0.0)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 2.0])
+def test_an_alpha_that_is_none_is_refused(alpha):
+    with pytest.raises(InputError, match="alpha"):
+        HistogramBinning(4, alpha=alpha).fit(*continuous(1000)).certificate()
+
+
+def test_a_certificate_is_about_its_map():
+    for make in (continuous, heaped):
+        for grid in (None, Grid(), COARSE):
+            cal = HistogramBinning(7).fit_tally(Tally.from_arrays(*make(1000), grid=grid))
+            certificate = cal.certificate()
+            assert StepMap(certificate.knots, certificate.outputs).merged() == cal.map_
+            assert Calibration(cal.map_, cal.provenance_, certificate).certificate is certificate
+            other = HistogramBinning(3).fit(*make(1000))
+            with pytest.raises(ValueError, match="not about this map"):
+                Calibration(other.map_, cal.provenance_, certificate)
 
 
 # ---------------------------------------------------------------------------------------------------------- other kinds
@@ -335,11 +660,15 @@ def test_gridded_logits(span, seed):
     rng = np.random.default_rng(seed)
     z = np.clip(rng.normal(size=2000) * 2, -6.9, 8.9)
     tally = Tally.from_arrays(z, rng.random(2000) < 1 / (1 + np.exp(-z)), kind="logit", grid=Grid(10, *span))
-    cal = HistogramBinning(8).fit_tally(tally)
+    cal = HistogramBinning(8, bins_from="part").fit_tally(tally)
     assert cal.bins_.n.sum() == 2000 - split_size(2000, 8)
+    assert_consistent(HistogramBinning(8).fit_tally(tally), tally)
 
 
 def test_the_printout_says_when_bins_fall():
     falling = HistogramBinning(2).fit(FIVE, [1, 1, 0, 0, 0])
-    assert "the outputs fall 1 time as the score rises" in str(falling)
+    assert "the outputs fall once as the score rises" in str(falling)
+    assert "2 bins from equal masses of the rows themselves, 2 rows each" in str(falling)
+    twice = HistogramBinning(3).fit(np.arange(1, 9) / 10, [1, 1, 0, 0, 1, 0, 0, 0])
+    assert "the outputs fall 2 times" in str(twice)
     assert "fall" not in str(HistogramBinning(2).fit(FIVE, [0, 0, 0, 1, 1])).split("\n")[1]

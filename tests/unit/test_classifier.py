@@ -112,8 +112,11 @@ def test_a_frozen_model_is_taken_as_it_is(model: LogisticRegression) -> None:
 
 
 def test_prefit_refuses_a_model_that_is_not_fitted() -> None:
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match=r"LogisticRegression is not fitted: fit it first .*, or pass cv=5"):
         CalibratedClassifier(LogisticRegression(), PlattScaling()).fit(*_rows())
+    with pytest.raises(NotFittedError, match=r"fit it first .*, or pass cv=5"):
+        CalibratedClassifier(make_pipeline(StandardScaler(), LogisticRegression()), PlattScaling()).fit(*_rows())
+    CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=5).fit(*_rows())
 
 
 def test_prefit_takes_a_pipeline_and_whatever_it_takes() -> None:
@@ -244,6 +247,12 @@ def test_prefit_binning_carries_a_certificate(model: LogisticRegression) -> None
     assert isinstance(promise, Certificate)
     assert promise.alpha == 0.1
     assert 0.0 < promise.epsilon < 0.2
+
+
+def test_the_calibrators_own_alpha_is_kept(model: LogisticRegression) -> None:
+    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=4, alpha=0.01)).fit(*_rows(1_000))
+    assert wrapped.certificate().alpha == 0.01
+    assert wrapped.certificate(0.2).alpha == 0.2
 
 
 def test_out_of_fold_scores_carry_none() -> None:

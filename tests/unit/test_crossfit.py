@@ -203,3 +203,40 @@ def test_what_cannot_be_split_is_refused(options: dict, sentence: str) -> None:
     scores, y = np.linspace(0.1, 0.9, 30), (np.arange(30) % 3 == 0).astype(int)
     with pytest.raises(InputError, match=sentence):
         crossfit(PlattScaling(), scores, y, **options)
+
+
+ODD_WEIGHTS = {
+    "a None": lambda w: [None, *w[1:].tolist()],
+    "only None": lambda w: [None] * len(w),
+    "a NaN": lambda w: [np.nan, *w[1:].tolist()],
+    "a column": lambda w: w.reshape(-1, 1),
+    "a row": lambda w: w.reshape(1, -1),
+    "two columns": lambda w: np.column_stack([w, w]),
+    "strings": lambda w: w.astype(str),
+    "a list": lambda w: w.tolist(),
+    "objects": lambda w: w.astype(object),
+    "booleans": lambda w: np.arange(len(w)) % 5 > 0,
+    "too short": lambda w: w[:-1],
+    "a number": lambda w: 1.5,
+    "negative": lambda w: -w,
+    "all zero": lambda w: 0 * w,
+    "small integers": lambda w: np.full(len(w), 2, dtype=np.uint8),
+}
+
+
+@pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
+@pytest.mark.parametrize("weights", ["importance", "counts"])
+@pytest.mark.parametrize("name", ODD_WEIGHTS)
+def test_odd_weights_work_or_are_refused_in_words(name: str, weights: str) -> None:
+    scores, y = _rows(100)
+    weight = ODD_WEIGHTS[name](np.tile([1.0, 2.0], 50))
+    try:
+        out = crossfit(PlattScaling(), scores, y, weight, weights=weights)
+    except InputError:
+        assert name not in ("a list", "objects", "a column", "small integers")
+        return
+    assert out.shape == scores.shape
+    kept = np.asarray(weight, dtype=np.float64).ravel() > 0
+    assert np.isnan(out).tolist() == (~kept).tolist()
+    plain = crossfit(PlattScaling(), scores, y, np.asarray(weight, dtype=np.float64).ravel(), weights=weights)
+    np.testing.assert_array_equal(out, plain)

@@ -29,6 +29,25 @@ def test_a_step_map_is_a_search(table, scores):
     np.testing.assert_array_equal(StepMap(knots, values).apply(x), values[np.searchsorted(knots, x, side="right")])
 
 
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.2, 0.9]), min_size=1, max_size=12), st.lists(finite, max_size=20))
+def test_merging_leaves_the_function_alone(values, scores):
+    knots = np.arange(len(values) - 1) / 7
+    whole = StepMap(knots, values)
+    merged = whole.merged()
+    assert (merged.values[1:] != merged.values[:-1]).all()
+    assert np.isin(merged.knots, knots).all()
+    x = np.concatenate([scores, knots, np.nextafter(knots, -1)])
+    np.testing.assert_array_equal(merged.apply(x), whole.apply(x))
+    assert merged.merged() == merged
+    assert (merged == whole) == (len(merged.values) == len(values))
+
+
+def test_merging_by_hand():
+    assert StepMap([0.1, 0.2, 0.3], [0.5, 0.5, 0.2, 0.5]).merged() == StepMap([0.2, 0.3], [0.5, 0.2, 0.5])
+    assert StepMap([0.1, 0.2], [0.5, 0.5, 0.5]).merged() == StepMap([], [0.5])
+    assert StepMap([], [0.5]).merged() == StepMap([], [0.5])
+
+
 moderate = st.floats(-1e6, 1e6).filter(lambda x: x == 0 or abs(x) > 1e-6)
 
 

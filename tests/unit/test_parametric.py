@@ -122,7 +122,7 @@ def test_a_falling_truth_gives_a_flat_map_unless_asked():
 
 SEPARATED = {
     "separated": ([0.1, 0.2, 0.3, 0.7, 0.8, 0.9], [0, 0, 0, 1, 1, 1], True),
-    "separated, falling": ([0.1, 0.2, 0.3, 0.7, 0.8, 0.9], [1, 1, 1, 0, 0, 0], True),
+    "separated, falling": ([0.1, 0.2, 0.3, 0.7, 0.8, 0.9], [1, 1, 1, 0, 0, 0], False),
     "quasi-separated": ([0.1, 0.2, 0.5, 0.5, 0.8, 0.9], [0, 0, 0, 1, 1, 1], True),
     "one class": ([0.1, 0.2, 0.5, 0.6], [1, 1, 1, 1], True),
     "overlapping": ([0.1, 0.2, 0.6, 0.5, 0.8, 0.9], [0, 0, 0, 1, 1, 1], False),
@@ -142,6 +142,25 @@ def test_separated_classes_get_soft_targets_and_a_note(cls, name):
     assert not any("soft targets" in note for note in asked.notes_)
     if noted:
         assert asked.map_ == cal.map_
+
+
+@pytest.mark.parametrize(
+    "scores", [[0.1, 0.2, 0.3, 0.7, 0.8, 0.9], [0.1, 0.2, 0.5, 0.5, 0.8, 0.9]], ids=["apart", "touching"]
+)
+def test_inverted_separation(scores):
+    """A slope that may not fall has a likelihood with a maximum, at 0; one that may fall runs away."""
+    y = [1, 1, 1, 0, 0, 0]
+    flat = PlattScaling().fit(scores, y)
+    assert flat.map_.slope == 0.0
+    assert not any("soft targets" in note for note in flat.notes_)
+    np.testing.assert_allclose(flat.transform([0.0, 0.4, 1.0]), 0.5, rtol=1e-12)
+    free = PlattScaling(increasing=False).fit(scores, y)
+    assert free.map_.slope < 0.0
+    assert any("soft targets" in note for note in free.notes_)
+    assert free.map_ == PlattScaling(increasing=False, soft_targets=True).fit(scores, y).map_
+    beta = BetaScaling().fit(scores, y)
+    assert not any("soft targets" in note for note in beta.notes_)
+    np.testing.assert_allclose(beta.transform([0.1, 0.9]), 0.5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])

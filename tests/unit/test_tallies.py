@@ -226,6 +226,14 @@ def test_a_split_of_very_many_rows():
     assert (part + rest).events.tolist() == whole.events.tolist()
 
 
+def test_a_split_without_a_seed_is_fresh():
+    whole = Tally.from_arrays(np.arange(200) / 200, np.arange(200) % 2)
+    parts = [whole.split(100)[0].fingerprint for _ in range(3)]
+    assert len(set(parts)) == 3
+    assert len({whole.split(100, 7)[0].fingerprint for _ in range(3)}) == 1
+    assert whole.split(100, 7)[0].fingerprint != whole.split(100, 8)[0].fingerprint
+
+
 def test_only_counts_can_be_split():
     with pytest.raises(InputError, match="counts"):
         Tally.from_arrays([0.2, 0.7], [0, 1], [0.5, 2.0]).split(1)
@@ -283,14 +291,112 @@ def test_the_score_and_cell_of_each_rank(rows, gridded):
     for tally in (tally_of(rows), tally_of([(s, y) for s, y, w in rows for _ in range(w)])):
         np.testing.assert_array_equal(tally.score_at(ranks), expected)
         np.testing.assert_array_equal(tally.score_at(ranks - 0.5), expected)
-        values, sizes = tally.cell_at(ranks)[0], tally.cell_at(ranks)[-1]
-        np.testing.assert_array_equal(values, expected)
-        assert sizes.tolist() == [repeated.count(s) for s in repeated]
+        begins, ends = tally.cell_at(ranks)
+        np.testing.assert_array_equal(begins, expected)
+        np.testing.assert_array_equal(ends, np.nextafter(expected, np.inf))
     if gridded:
         tally = tally_of(rows, Grid(5))
+        begins, ends = tally.cell_at(ranks)
         codes = Grid(5).codes(expected)
-        np.testing.assert_array_equal(tally.cell_at(ranks)[0], Grid(5).lower_edges(codes))
-        assert tally.cell_at(ranks)[-1].tolist() == [int((codes == c).sum()) for c in codes]
+        np.testing.assert_array_equal(begins, Grid(5).lower_edges(codes))
+        assert (begins <= expected).all()
+        assert (expected < ends).all()
+        assert (ends[codes == Grid(5).top] == np.inf).all()
+        inner = codes < Grid(5).top
+        np.testing.assert_array_equal(Grid(5).codes(ends[inner]), codes[inner] + 1)
+        np.testing.assert_array_equal(Grid(5).codes(np.nextafter(ends[inner], 0)), codes[inner])
+
+
+@given(row_lists, grids)
+def test_cells_lie_between_their_edges(rows, grid):
+    tally = tally_of(rows, grid)
+    low, high = tally.lower_edges, tally.upper_edges
+    assert ((low <= tally.scores) & (tally.scores < high)).all()
+    assert (high[:-1] <= low[1:]).all()
+    inner = np.unique(np.concatenate([low, high[np.isfinite(high)]]))
+    n, _ = tally.partition(inner)
+    assert n[np.searchsorted(inner, low, side="right")].tolist() == tally.n.tolist()
+
+
+def test_edges_of_cells_by_hand():
+    exact = tally_of([(0.0, 0), (0.5, 1), (1.0, 1)])
+    assert exact.upper_edges.tolist() == [5e-324, np.nextafter(0.5, 1), np.nextafter(1.0, 2)]
+    grid = tally_of([(0.0, 0), (0.3, 1), (0.5, 1), (1.0, 1)], Grid(4))
+    assert grid.lower_edges.tolist() == [0.0, 0.296875, 0.5, 1.0]
+    assert grid.upper_edges.tolist() == [5e-324, 0.3125, np.nextafter(0.5, 1), np.inf]
+    table = Tally.from_table([1, 0, 2], [0, 0, 1], edges=[0.3, 0.6])
+    assert table.lower_edges.tolist() == [-np.inf, 0.6]
+    assert table.upper_edges.tolist() == [0.3, np.inf]
+    logits = Tally.from_arrays([-3.0, 2.0], [0, 1], kind="logit", grid=Grid(4, -3.0, 2.0))
+    assert logits.lower_edges[0] == -3.0
+    assert logits.upper_edges[1] == np.inf
+    assert logits.grid.codes(logits.lower_edges).tolist() == [-logits.grid.top, logits.grid.top]
+
+
+# ------------------------------------------------------------------------------------------------------------- weights
+
+SCORES, LABELS = [0.2, 0.2, 0.7, 0.9], [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
+@pytest.mark.parametrize(
+    ("weight", "whole"),
+    [
+        ([1.0, 2.0, 3.0, 1.0], True),
+        ([0.5, 0.5, 1.0, 1.0], False),
+        ([0.5, 1.5, 2.0, 2.0], False),
+        ([0.7, 0.1, 0.4, 9.0], False),
+        ([1e16, 1.0, 1.0, 1.0], True),
+        (None, True),
+    ],
+    ids=str,
+)
+def test_whole_is_said_of_weights_and_not_of_sums(weight, whole, grid):
+    tally = Tally.from_arrays(SCORES, LABELS, weight, grid=grid)
+    assert tally.whole == whole
+    assert tally.counts == (weight is None)
+    counted = Tally.from_arrays(SCORES, LABELS, [1, 2, 3, 4], weights="counts", grid=grid)
+    assert counted.whole
+    assert (tally + counted).whole == whole
+    assert (counted + tally).whole == whole
+    assert tally.coarsen(4).whole == whole
+    assert tally.coarsen(4).counts == tally.counts
+    assert (tally + Tally.from_arrays([0.3, 0.4], [0, 1], [0.5, 0.5], grid=grid)).whole is False
+
+
+@pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
+def test_what_a_fit_sees(grid):
+    counted = Tally.from_arrays(SCORES, LABELS, [1, 2, 3, 4], weights="counts", grid=grid)
+    assert counted.for_fitting() is counted
+    seen = Tally.from_arrays(SCORES, LABELS, [1.0, 2.0, 3.0, 4.0], grid=grid).for_fitting()
+    assert seen.counts
+    assert (seen.n.dtype, seen.events.dtype) == (np.int64, np.int64)
+    equal(seen, counted)
+    halves = Tally.from_arrays(SCORES, LABELS, [0.5] * 4, grid=grid).for_fitting()
+    assert not halves.counts
+    plain = Tally.from_arrays(SCORES, LABELS, grid=grid)
+    np.testing.assert_allclose(halves.n, plain.n, rtol=1e-12)
+    np.testing.assert_allclose(halves.events, plain.events, rtol=1e-12)
+    np.testing.assert_allclose(halves.scores, plain.scores, rtol=1e-12)
+    assert halves.total == pytest.approx(halves.effective_size) == pytest.approx(4.0)
+
+
+@given(weighted_lists, st.floats(0.01, 100), grids)
+def test_what_a_fit_sees_has_no_unit(rows, factor, grid):
+    kept = [(s, y, w / 3) for s, y, w in rows if w]
+    if not kept:
+        return
+    scores, labels, weight = (np.array(column, dtype=np.float64) for column in zip(*kept, strict=True))
+    tallies = [
+        Tally.from_arrays(scores, labels, w, kind="probability", grid=grid) for w in (weight, weight * factor * 1.0001)
+    ]
+    if any(tally.whole for tally in tallies):
+        return
+    seen, scaled = (tally.for_fitting() for tally in tallies)
+    np.testing.assert_allclose(scaled.n, seen.n, rtol=1e-9)
+    np.testing.assert_allclose(scaled.events, seen.events, rtol=1e-9, atol=1e-300)
+    assert seen.total == pytest.approx(seen.effective_size)
+    assert seen.total <= len(kept) * (1 + 1e-12)
 
 
 # ---------------------------------------------------------------------------------------------- runs and chunk borders
@@ -381,6 +487,22 @@ def test_huge_counts_do_not_overflow(grid, way):
     except InputError:
         return
     np.testing.assert_allclose(tally.scores, [0.374, 0.9], atol=2.0**-30)
+
+
+@pytest.mark.parametrize("score", [1e-10, 1 - 1e-10], ids=["near 0", "near 1"])
+@pytest.mark.parametrize("grid", [Grid(), Grid(16), Grid(0)], ids=lambda grid: f"{grid.bits} bits")
+def test_huge_counts_below_the_smallest_octave_do_not_overflow(grid, score):
+    """There offsets use all 30 bits, whatever the grid."""
+    rows = {"scores": [score, 0.4], "y": [0, 1], "weights": "counts", "grid": grid}
+    with pytest.raises(InputError, match="64 bits"):
+        Tally.from_arrays(**rows, sample_weight=[2**34, 1])
+    with pytest.raises(InputError, match="64 bits"):
+        Tally.from_arrays(**(rows | {"grid": None}), sample_weight=[2**34, 1]).coarsen(grid)
+    fits = Tally.from_arrays(**rows, sample_weight=[2**32, 1])
+    np.testing.assert_allclose(fits.scores, [score, 0.4] if score < 0.5 else [0.4, score], rtol=0, atol=2.0**-30)
+    assert fits.cells.offset.min() >= 0
+    with pytest.raises(InputError, match="64 bits"):
+        fits + fits
 
 
 # -------------------------------------------------------------------------------------------------------------- tables

@@ -6,7 +6,7 @@ A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,12 +14,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, check_rows
+from calibrant.arrays.columns import check_option
 from calibrant.export.document import Calibration
-from calibrant.guarantees.certificates import IMPOSSIBLE, Certificate, Mode, Refusal
+from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.maps import Map
 from calibrant.tallies import Resolution, Tally
+
+DEFAULT_ALPHA = 0.1
 
 
 class BinaryCalibrator(BaseEstimator):
@@ -51,6 +54,7 @@ class BinaryCalibrator(BaseEstimator):
         time: ArrayLike | None = None,
         positive: Any = None,
         kind: Kind | None = None,
+        sampling: Sampling = "independent",
     ) -> Self:
         """Fit to one score column and its labels.
 
@@ -65,6 +69,9 @@ class BinaryCalibrator(BaseEstimator):
             which keeps every guarantee.
         groups, time
             Say that rows depend on each other; no certificate is then issued.
+        sampling
+            What else is known about the rows: ``"out-of-fold"`` for scores of cross-validation, ``"selected"`` when
+            the method was chosen on these rows; no certificate is then issued.
         positive
             The label that counts as an event, when labels are not 0/1.
         kind
@@ -75,7 +82,8 @@ class BinaryCalibrator(BaseEstimator):
         rows = check_rows(
             scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
         )
-        sampling: Sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
+        if sampling == "independent":
+            sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
 
     def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
@@ -83,6 +91,7 @@ class BinaryCalibrator(BaseEstimator):
         return self._fit_tally(tally, sampling, ())
 
     def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[str, ...]) -> Self:
+        check_option("sampling", sampling, get_args(Sampling))
         if tally.resolution not in self._accepts:
             raise InputError(
                 f"{type(self).__name__} cannot work from a tally of resolution {tally.resolution!r}: "
@@ -102,7 +111,7 @@ class BinaryCalibrator(BaseEstimator):
 
     @property
     def calibration_(self) -> Calibration:
-        """The frozen result: map, certificate at alpha 0.1 and provenance; what ``save`` writes."""
+        """The frozen result: map, certificate and provenance; what ``save`` writes."""
         check_is_fitted(self, "map_")
         return Calibration(self.map_, self.provenance_, self.certificate())
 
@@ -121,14 +130,19 @@ class BinaryCalibrator(BaseEstimator):
         return self.fit(scores, y, **fit_params).transform(scores)
 
     def certificate(
-        self, alpha: float = 0.1, *, bound: str = "clopper-pearson", mode: Mode = "simultaneous"
+        self, alpha: float | None = None, *, bound: Bound = "clopper-pearson", mode: Mode = "simultaneous"
     ) -> Certificate | Refusal:
-        """What is promised about the fitted map, as a value that prints one sentence; or why nothing is."""
+        """What is promised about the fitted map, as a value that prints one sentence; or why nothing is.
+
+        ``alpha`` is by default the calibrator's own, where it has one, else 0.1.
+        """
         check_is_fitted(self, "map_")
         refusal = gate(self.provenance_)
-        return self._certify(alpha, bound, mode) if refusal is None else refusal
+        if refusal is not None:
+            return refusal
+        return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
 
-    def _certify(self, alpha: float, bound: str, mode: Mode) -> Certificate | Refusal:
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         return Refusal(IMPOSSIBLE)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -144,11 +158,11 @@ class BinaryCalibrator(BaseEstimator):
         if not hasattr(self, "map_"):
             return f"{self!r}, not fitted"
         data = self.provenance_
-        unit = "rows" if data.weights == "counts" else "weight"
+        unit = "" if data.weights == "counts" else " (sums of weights)"
         lines = [
-            f"{self!r} fitted to {data.n:,.6g} {unit} of {data.kind} scores with {data.events:,.6g} events",
+            f"{self!r} fitted to {data.n:,.12g} {data.kind} scores with {data.events:,.12g} events{unit}",
             f"  {self._describe()}",
-            f"  {self.certificate()}",
+            *(f"  {line}" for line in str(self.certificate()).splitlines()),
             *(f"  note: {note}" for note in self.notes_),
         ]
         return "\n".join(lines)

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, _clone_parametrized, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import BaseCrossValidator, cross_val_predict
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -76,7 +77,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.classes_ = self._class_labels(y)
         labels = y == self.classes_[1]
         if self.cv == "prefit":
-            check_is_fitted(self.estimator)
+            _check_prefit(self.estimator)
             self.estimator_ = FrozenEstimator(self.estimator)
             scores, sampling = self._scores(self.estimator_, X), INDEPENDENT
         else:
@@ -146,8 +147,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         p = self.predict_proba(X)[:, 1]
         return np.asarray(self.classes_[(p > 0.5).astype(np.intp)])
 
-    def certificate(self, alpha: float = 0.1) -> Certificate | Refusal:
-        """What is promised about the fitted map."""
+    def certificate(self, alpha: float | None = None) -> Certificate | Refusal:
+        """What is promised about the fitted map; ``alpha`` is by default the calibrator's own."""
         check_is_fitted(self, "calibrator_")
         return cast(BinaryCalibrator, self.calibrator_).certificate(alpha)
 
@@ -157,6 +158,15 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = True
         return tags
+
+
+def _check_prefit(estimator: Any) -> None:
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        raise NotFittedError(
+            f"{type(estimator).__name__} is not fitted: fit it first on other rows, or pass cv=5 to have it fitted here"
+        ) from None
 
 
 def _column(scores: NDArray[Any]) -> NDArray[np.float64]:

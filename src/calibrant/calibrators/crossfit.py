@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.arrays.columns import read_numbers
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.numerics import Floats
 
@@ -47,7 +48,6 @@ def crossfit(
         raise InputError("groups and time cannot both split the rows: pass one of them")
     if cv < 2:
         raise InputError(f"cv must be at least 2 folds, got {cv}")
-    kept = np.asarray(sample_weight) > 0 if sample_weight is not None else None
     rows = check_rows(scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind)
     out = np.full(len(rows.scores), np.nan)
     for train, test in _folds(rows, cv, random_state):
@@ -59,7 +59,7 @@ def crossfit(
             kind=rows.kind,
         )
         out[test] = fold.transform(rows.scores[test])
-    return out if kept is None else _spread(out, kept)
+    return out if sample_weight is None else _spread(out, read_numbers(sample_weight, "sample_weight") > 0)
 
 
 def _folds(rows: Rows, cv: int, random_state: int) -> Folds:

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.guarantees.certificates import IMPOSSIBLE, Certificate, Mode, Refusal
+from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.maps import Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Floats
 from calibrant.solvers import pool_adjacent
@@ -92,7 +92,7 @@ class IsotonicCalibrator(BinaryCalibrator):
         values = np.add.reduceat(padded_events, starts) / np.add.reduceat(padded_n, starts)
         return _Blocks(edges[starts], np.add.reduceat(n, starts), values)
 
-    def _certify(self, alpha: float, bound: str, mode: Mode) -> Certificate | Refusal:
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         if not self.step:
             return Refusal(IMPOSSIBLE)
         return Refusal(

@@ -91,7 +91,7 @@ class PlattScaling(BinaryCalibrator):
             near = cast(LogitAffineMap | None, _warm_start(self, tally))
             start = None if near is None else np.array([near.slope * spread, near.intercept + near.slope * centre])
             bounds = (0,) if self.increasing else ()
-            a, b = fit_logistic(targets.pieces(tally, design), 2, non_negative=bounds, start=start).coefficients
+            a, b = _solve(self, targets.pieces(tally, design), 2, bounds, start)
             fitted = LogitAffineMap(a / spread, b - a * centre / spread, on)
         return _limited(fitted, tally) if self.limits else fitted
 
@@ -135,6 +135,11 @@ class BetaScaling(BinaryCalibrator):
         self.soft_targets = soft_targets
         self.limits = limits
 
+    @property
+    def increasing(self) -> bool:
+        """A beta map with a, b >= 0 never falls."""
+        return True
+
     def _fit_map(self, tally: Tally) -> Map:
         if self.variant not in ("abm", "am", "ab"):
             raise InputError(f"variant must be 'abm', 'am' or 'ab', got {self.variant!r}")
@@ -146,7 +151,7 @@ class BetaScaling(BinaryCalibrator):
             fitted = BetaMap(1.0, 1.0, targets.log_odds() - float(logit(np.array(support.lowest))))
         else:
             near = cast(BetaMap | None, _warm_start(self, tally))
-            fitted = BetaMap(*_BETA_FITS[self.variant](targets, tally, near))
+            fitted = BetaMap(*_BETA_FITS[self.variant](self, targets, tally, near))
         return _limited(fitted, tally) if self.limits else fitted
 
     def _describe(self) -> str:
@@ -160,32 +165,47 @@ def _log_sides(scores: Floats) -> tuple[Floats, Floats]:
     return np.log(s), -np.log1p(-s)
 
 
-def _fit_abm(targets: _Targets, tally: Tally, near: BetaMap | None) -> tuple[float, float, float]:
+def _solve(
+    calibrator: PlattScaling | BetaScaling, pieces: Pieces, size: int, bounds: tuple[int, ...], start: Floats | None
+) -> Floats:
+    fit = fit_logistic(pieces, size, non_negative=bounds, start=start)
+    if not fit.converged:
+        calibrator.notes_ = (*calibrator.notes_, "Newton's method did not settle: look at the map before you use it")
+    return fit.coefficients
+
+
+def _fit_abm(
+    calibrator: BetaScaling, targets: _Targets, tally: Tally, near: BetaMap | None
+) -> tuple[float, float, float]:
     def design(scores: Floats) -> Floats:
         rise, fall = _log_sides(scores)
         return np.stack([rise, fall, np.ones(len(scores))])
 
     start = None if near is None else np.array([near.a, near.b, near.c])
-    a, b, c = fit_logistic(targets.pieces(tally, design), 3, non_negative=(0, 1), start=start).coefficients
+    a, b, c = _solve(calibrator, targets.pieces(tally, design), 3, (0, 1), start)
     return a, b, c
 
 
-def _fit_am(targets: _Targets, tally: Tally, near: BetaMap | None) -> tuple[float, float, float]:
+def _fit_am(
+    calibrator: BetaScaling, targets: _Targets, tally: Tally, near: BetaMap | None
+) -> tuple[float, float, float]:
     def design(scores: Floats) -> Floats:
         return np.stack([logit(scores), np.ones(len(scores))])
 
     start = None if near is None else np.array([near.a, near.c])
-    a, c = fit_logistic(targets.pieces(tally, design), 2, non_negative=(0,), start=start).coefficients
+    a, c = _solve(calibrator, targets.pieces(tally, design), 2, (0,), start)
     return a, a, c
 
 
-def _fit_ab(targets: _Targets, tally: Tally, near: BetaMap | None) -> tuple[float, float, float]:
+def _fit_ab(
+    calibrator: BetaScaling, targets: _Targets, tally: Tally, near: BetaMap | None
+) -> tuple[float, float, float]:
     def design(scores: Floats) -> Floats:
         rise, fall = _log_sides(scores)
         return np.stack([rise + np.log(2.0), fall - np.log(2.0)])
 
     start = None if near is None else np.array([near.a, near.b])
-    a, b = fit_logistic(targets.pieces(tally, design), 2, non_negative=(0, 1), start=start).coefficients
+    a, b = _solve(calibrator, targets.pieces(tally, design), 2, (0, 1), start)
     return a, b, (a - b) * float(np.log(2.0))
 
 
@@ -200,7 +220,9 @@ class _Support:
     events: float
     lowest: float
     highest: float
-    separated: bool
+    rising: bool
+    """All events lie above all non-events, or touch them."""
+    falling: bool
 
     @classmethod
     def of(cls, tally: Tally) -> _Support:
@@ -211,8 +233,9 @@ class _Support:
                 if len(found):
                     ends[0], ends[1] = min(ends[0], found[0]), max(ends[1], found[-1])
         lowest, highest = min(hits[0], misses[0]), max(hits[1], misses[1])
-        separated = lowest < highest and (misses[1] <= hits[0] or hits[1] <= misses[0])
-        return cls(float(tally.total), float(tally.positives), lowest, highest, separated)
+        apart = lowest < highest
+        rising, falling = apart and misses[1] <= hits[0], apart and hits[1] <= misses[0]
+        return cls(float(tally.total), float(tally.positives), lowest, highest, rising, falling)
 
 
 @dataclass(frozen=True)
@@ -227,11 +250,13 @@ class _Targets:
     def of(cls, calibrator: PlattScaling | BetaScaling, support: _Support) -> _Targets:
         """Soft where asked for, and where the likelihood has no maximum."""
         others = support.total - support.events
-        runaway = support.separated or not (support.events and others)
+        one_class = not (support.events and others)
+        separated = support.rising or (support.falling and not calibrator.increasing)
+        runaway = one_class or separated
         if not (calibrator.soft_targets or runaway):
             return cls(support, 1.0, 0.0)
         if runaway and not calibrator.soft_targets:
-            why = "the classes are separated by the score" if support.separated else "only one class is present"
+            why = "only one class is present" if one_class else "the classes are separated by the score"
             note = f"{why}: Platt's soft targets were used, as the likelihood has no maximum"
             calibrator.notes_ = (*calibrator.notes_, note)
         return cls(support, (support.events + 1.0) / (support.events + 2.0), 1.0 / (others + 2.0))

@@ -7,16 +7,18 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from calibrant.arrays import InputError, Kind
 from calibrant.numerics import OCTAVES, POSITION_BITS, Grid
 from calibrant.tallies import Cells, Tally
 
 TINY = 2.0**-32
 
 
-def tally(frame: Any, score: str, label: str, *, grid: Grid | None = None) -> Tally:
+def tally(frame: Any, score: str, label: str, *, grid: Grid | None = None, kind: Kind = "probability") -> Tally:
     """Gridded tally of two columns of a frame, by one GROUP BY in the engine that holds it.
 
-    Scores must be probabilities without NULL or NaN, and labels 0 or 1.
+    Labels are 0/1 or booleans. Rows with a missing score or label, a label that is neither, or a score outside the
+    grid's range are counted in the same pass and refused: a label that has not arrived is not a non-event.
 
     Examples
     --------
@@ -26,20 +28,46 @@ def tally(frame: Any, score: str, label: str, *, grid: Grid | None = None) -> Ta
     [1, 1]
     """
     grid = Grid() if grid is None else grid
-    frame, score, label = _plain_names(frame, score, label)
+    if (kind == "probability") != grid.unit:
+        raise InputError("probabilities go on the unit grid, and other kinds on grid=Grid(low=..., high=...)")
+    frame, score_name, label_name = _plain_names(frame, score, label)
+    s, y = (nw.col(name).cast(nw.Float64) for name in (score_name, label_name))
+    bad_score = s.is_null() | s.is_nan() | ~s.is_between(grid.low, grid.high)
+    bad_label = y.is_null() | y.is_nan() | ((y != 0.0) & (y != 1.0))
     rows = (
-        nw.from_native(frame).lazy().select(nw.col(score).alias("score"), nw.col(label).cast(nw.Int64).alias("label"))
+        nw.from_native(frame)
+        .lazy()
+        .select(s.alias("s"), y.alias("y"), _flag(bad_score).alias("bad_score"), _flag(bad_label).alias("bad_label"))
+        .select(
+            nw.when(nw.col("bad_score") == 1).then(grid.low).otherwise(nw.col("s")).alias("score"),
+            nw.when(nw.col("bad_label") == 1).then(0.0).otherwise(nw.col("y")).cast(nw.Int64).alias("label"),
+            "bad_score",
+            "bad_label",
+        )
     )
+    sums = [nw.col(name).sum().alias(name) for name in ("label", "offset", "bad_score", "bad_label")]
     counted = (
         with_cells(rows, "score", grid)
         .group_by("code")
-        .agg(nw.len().alias("n"), nw.col("label").sum().alias("events"), nw.col("offset").sum().alias("offset"))
+        .agg(nw.len().alias("n"), *sums)
         .sort("code")
         .collect(backend="pyarrow")
     )
-    n, events, offsets = (counted[name].to_numpy().astype(np.int64) for name in ("n", "events", "offset"))
-    cells = Cells(counted["code"].to_numpy().astype(np.int32), n, events, offset=offsets)
-    return Tally(cells, grid=grid, resolution="grid")
+    columns = {name: counted[name].to_numpy() for name in counted.columns}
+    _refuse(int(columns["bad_score"].sum()), f"{score!r} is missing or outside [{grid.low:g}, {grid.high:g}]")
+    _refuse(int(columns["bad_label"].sum()), f"{label!r} is missing or neither 0 nor 1")
+    n, events, offsets = (columns[name].astype(np.int64) for name in ("n", "label", "offset"))
+    cells = Cells(columns["code"].astype(np.int32), n, events, offset=offsets)
+    return Tally(cells, kind=kind, grid=grid, resolution="grid")
+
+
+def _flag(condition: nw.Expr) -> nw.Expr:
+    return nw.when(condition).then(1).otherwise(0)
+
+
+def _refuse(count: int, what: str) -> None:
+    if count:
+        raise InputError(f"the column {what} in {count:,} rows: filter them out first, and know why they are there")
 
 
 def _plain_names(frame: Any, score: str, label: str) -> tuple[Any, str, str]:

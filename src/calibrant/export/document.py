@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Kind, check_scores
 from calibrant.export.sql import to_sql
-from calibrant.guarantees.certificates import Certificate, Mode, Refusal
+from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.provenance import Provenance, Sampling, Weighting
-from calibrant.maps import KINDS, Axis, Map
+from calibrant.maps import KINDS, Axis, Map, StepMap
 
 FORMAT = 1
 """Version of the document. Readers for every earlier number stay for ever."""
@@ -48,6 +48,12 @@ class Calibration:
     map: Map
     provenance: Provenance | None = None
     certificate: Certificate | Refusal | None = None
+
+    def __post_init__(self) -> None:
+        """A certificate speaks of one step map; refuse to carry it with another."""
+        promise = self.certificate
+        if isinstance(promise, Certificate) and StepMap(promise.knots, promise.outputs).merged() != self.map:
+            raise ValueError("the certificate is not about this map")
 
     def transform(self, scores: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities; float32 in gives float32 out, NaN gives NaN."""
@@ -91,7 +97,7 @@ class Calibration:
         lines = [repr(self.map)]
         if self.provenance is not None:
             data = self.provenance
-            lines.append(f"  {data.method} fitted to {data.n:,.6g} {data.kind} scores with {data.events:,.6g} events")
+            lines.append(f"  {data.method} fitted to {data.n:,.12g} {data.kind} scores with {data.events:,.12g} events")
         if self.certificate is not None:
             lines.append(f"  {self.certificate}")
         return "\n".join(lines)
@@ -214,6 +220,7 @@ _TYPES: dict[str, Callable[[Any, int], Any]] = {
     "str": _word,
     "Kind": _one_of(get_args(Kind)),
     "Mode": _one_of(get_args(Mode)),
+    "Bound": _one_of(get_args(Bound)),
     "Sampling": _one_of(get_args(Sampling)),
     "Weighting": _one_of(get_args(Weighting)),
     "Axis": _one_of(get_args(Axis)),

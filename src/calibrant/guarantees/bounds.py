@@ -6,14 +6,13 @@ Every interval depends on a bin's counts alone, so it is a function of a tally: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.guarantees.certificates import Mode
+from calibrant.guarantees.certificates import Bound, Mode
 from calibrant.numerics import Floats
 
 Interval = tuple[Floats, Floats]
@@ -93,24 +92,13 @@ def always_valid(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     return np.where(m > 0, below, 0.0), np.where(m > 0, above, 1.0)
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A way to turn (events, rows) into an interval, with its name and origin."""
-
-    name: str
-    interval: Callable[[ArrayLike, ArrayLike, float], Interval]
-    source: str
-
-
-BOUNDS: dict[str, Bound] = {
-    bound.name: bound
-    for bound in (
-        Bound("clopper-pearson", clopper_pearson, "exact binomial tails (Clopper and Pearson 1934)"),
-        Bound("hoeffding", hoeffding, "Hoeffding's inequality, 002 eq. 4.17"),
-        Bound("bernstein", bernstein, "empirical Bernstein, 002 Theorem 3.4"),
-        Bound("always-valid", always_valid, "beta-binomial mixture and Ville's inequality"),
-    )
+BOUNDS: dict[Bound, Callable[[ArrayLike, ArrayLike, float], Interval]] = {
+    "clopper-pearson": clopper_pearson,
+    "hoeffding": hoeffding,
+    "bernstein": bernstein,
+    "always-valid": always_valid,
 }
+"""Ways to turn (events, rows) into an interval, by the name that a certificate prints."""
 
 
 def umd_epsilon(n: int, n_bins: int, alpha: float, *, mode: Mode = "simultaneous", original: bool = False) -> float:

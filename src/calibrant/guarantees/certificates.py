@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,14 @@ from calibrant.arrays import InputError, Kind, check_rows
 from calibrant.numerics import Floats, Guide, Ints
 
 Mode = Literal["simultaneous", "marginal"]
+Bound = Literal["clopper-pearson", "hoeffding", "bernstein", "always-valid"]
 Flags = NDArray[np.bool_]
+
+UNEVEN = 1.5
+"""Ratio of the widest bin to the median one from which on a certificate prints both."""
+
+MUCH_UNCOVERED = 0.05
+"""Share of rows on uncovered edges from which on a certificate says how to do better."""
 
 IMPOSSIBLE = (
     "no distribution-free guarantee is possible for an injective map, however many rows it is fitted on "
@@ -57,15 +64,15 @@ class Certificate:
     lower, upper
         Interval for each bin's true event rate; [0, 1] where nothing is promised.
     promised
-        Bins that held at least one row.
-    edge_open
-        Bins whose lowest score, the edge itself, is not covered.
+        Bins with rows that speak for them.
+    uncovered
+        Bins that are an edge chosen by the rows, with too few rows on it to be promised anything.
     """
 
     epsilon: float
     alpha: float
     mode: Mode
-    bound: str
+    bound: Bound
     kind: Kind
     n: int
     knots: Floats
@@ -74,21 +81,35 @@ class Certificate:
     upper: Floats
     rows: Ints
     events: Ints
-    edge_open: Flags
+    uncovered: Flags
+    uncovered_rows: int
     rule: str
     assumptions: tuple[str, ...]
     source: str
 
     def __post_init__(self) -> None:
-        """Refuse numbers that do not describe bins; a document may hold anything."""
+        """Refuse numbers that contradict each other; a document may hold anything."""
         bins = len(self.outputs)
-        columns = (self.lower, self.upper, self.rows, self.events, self.edge_open)
+        columns = (self.lower, self.upper, self.rows, self.events, self.uncovered)
         if len(self.knots) != bins - 1 or any(len(column) != bins for column in columns):
             raise ValueError(f"a certificate of {bins} bins needs {bins - 1} knots and {bins} entries in every column")
-        if not (0.0 < self.alpha < 1.0 and 0.0 <= self.epsilon <= 1.0):
-            raise ValueError("alpha and epsilon must lie between 0 and 1")
-        if (self.rows < 0).any() or (self.events < 0).any() or (self.events > self.rows).any():
-            raise ValueError("events must lie between 0 and the rows of their bin")
+        if self.mode not in get_args(Mode) or self.bound not in get_args(Bound):
+            raise ValueError(f"mode {self.mode!r} or bound {self.bound!r} is not known")
+        if not (np.isfinite(self.knots).all() and (self.knots[1:] > self.knots[:-1]).all()):
+            raise ValueError("knots must be finite and strictly increasing")
+        ordered = (self.lower >= 0.0) & (self.lower <= self.upper) & (self.upper <= 1.0)
+        if not (ordered & (self.outputs >= 0.0) & (self.outputs <= 1.0)).all():
+            raise ValueError("outputs and intervals must lie in [0, 1], and intervals not be turned around")
+        if (self.events < 0).any() or (self.events > self.rows).any() or (self.uncovered & (self.rows > 0)).any():
+            raise ValueError("events must lie between 0 and the rows of their bin, and uncovered bins have no rows")
+        if (
+            not self.promised.any()
+            or self.n != self.rows.sum()
+            or self.epsilon != self.half_widths[self.promised].max()
+        ):
+            raise ValueError("n and epsilon must be those of the promised bins")
+        if not 0.0 < self.alpha < 1.0 or self.uncovered_rows < 0:
+            raise ValueError("alpha must lie between 0 and 1, and uncovered_rows not below 0")
 
     @property
     def promised(self) -> Flags:
@@ -101,59 +122,88 @@ class Certificate:
         return np.maximum(self.outputs - self.lower, self.upper - self.outputs)
 
     def __str__(self) -> str:
-        """The promise in one sentence, what it leaves out, and what it rests on."""
+        """The promise in one sentence; then what it rests on, what it leaves out and what it assumes."""
         bins = int(self.promised.sum())
-        which = f"in each of the {bins} bins" if bins > 1 else "in the one bin"
         percent = f"{100 * (1 - self.alpha):.6g} %"
         if self.mode == "marginal":
             head = f"For a new row, with probability at least {percent}, the true event rate of its bin"
         else:
-            head = f"With confidence {percent}, {which} the true event rate"
-        text = (
-            f"{head} differs from the calibrated probability by at most {_round_up(self.epsilon)} "
-            f"({self.bound}, {self.n:,} rows; {self.source})."
-        )
-        if not self.promised.all():
-            text += f" Nothing is promised where no row fell ({_count(len(self.rows) - bins, 'bin')})."
-        edges = int(self.edge_open.sum())
+            where = f"in each of the {bins:,} bins" if bins > 1 else "in the one bin"
+            head = f"With confidence {percent}, {where} the true event rate"
+        lines = [
+            f"{head} differs from the calibrated probability by at most {_round_up(self.epsilon)}.",
+            f"  Basis: {_count(self.n, 'row')}, {self.bound} intervals; {self.source}.",
+        ]
+        widths = self.half_widths[self.promised]
+        if self.epsilon > UNEVEN * np.median(widths):
+            half = _round_up(float(np.sort(widths)[(len(widths) - 1) // 2]))
+            lines.append(f"  By bin: {(len(widths) + 1) // 2} of the {len(widths)} hold within {half}.")
+        edges = int(self.uncovered.sum())
         if edges:
-            text += f" Scores exactly on a bin edge ({_count(edges, 'value')}) are not covered."
-        return text + " It assumes that " + "; ".join(self.assumptions) + "."
+            share = f"{self.uncovered_rows:,} of {self.n + self.uncovered_rows:,} rows"
+            lines.append(f"  Not covered: scores on a bin edge ({_count(edges, 'edge')}, {share}).")
+            if self.uncovered_rows > MUCH_UNCOVERED * self.n:
+                lines[-1] += ' Use bins_from="part" or fewer bins to cover them.'
+        empty = len(self.rows) - bins - edges
+        if empty:
+            lines.append(f"  Not covered: {_count(empty, 'bin')} without a row.")
+        return "\n".join([*lines, "  Assumes: " + "; ".join(self.assumptions) + "."])
 
-    def check(self, scores: ArrayLike, y: ArrayLike, *, level: float = 0.01, positive: Any = None) -> CertificateCheck:
+    def check(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        *,
+        level: float = 0.01,
+        by_bin: bool = False,
+        positive: Any = None,
+    ) -> CertificateCheck:
         """Hold the promise against fresh rows that played no part in the fit.
 
-        Each promised bin is tested for a true rate inside its interval by exact binomial tails, at ``level`` divided by
-        the number of bins; a promise that holds is called broken with probability at most ``level``.
+        Each promised bin is tested, by exact binomial tails and at ``level`` divided by the number of bins, for a true
+        rate within epsilon of its output, or, with ``by_bin``, inside its own interval, which is often narrower. A
+        promise that holds is called broken with probability at most ``level``.
         """
         if self.mode == "marginal":
             raise InputError("a marginal certificate speaks of one new row: ask for mode='simultaneous' to check bins")
-        from scipy import stats
-
         rows = check_rows(scores, y, positive=positive, kind=self.kind)
         index = Guide(self.knots).locate(rows.scores)
-        on_edge = np.isin(rows.scores, self.knots[self.edge_open[1:]])
-        index, labels = index[~on_edge], rows.labels[~on_edge]
-        n = np.bincount(index, minlength=len(self.rows))
-        events = np.bincount(index[labels == 1], minlength=len(self.rows))
-        low = np.where(self.lower > 0, stats.binom.cdf(events, n, self.lower), 1.0)
-        high = np.where(self.upper < 1, stats.binom.sf(events - 1, n, self.upper), 1.0)
-        p_values = np.where(self.promised & (n > 0), np.minimum(2.0 * np.minimum(low, high), 1.0), 1.0)
-        broken = p_values < level / max(int(self.promised.sum()), 1)
-        return CertificateCheck(not broken.any(), int(n.sum()), np.flatnonzero(broken), p_values, n, events, self)
+        n = np.bincount(index, minlength=len(self.rows)) * self.promised
+        events = np.bincount(index[rows.labels == 1], minlength=len(self.rows)) * self.promised
+        lower = self.lower if by_bin else np.maximum(self.outputs - self.epsilon, 0.0)
+        upper = self.upper if by_bin else np.minimum(self.outputs + self.epsilon, 1.0)
+        needed = level / int(self.promised.sum())
+        p_values = _outside_p_values(events, n, lower, upper)
+        best = np.minimum(_outside_p_values(0 * n, n, lower, upper), _outside_p_values(n, n, lower, upper))
+        return CertificateCheck(
+            holds=not (p_values < needed).any(),
+            telling=bool((best < needed).any()),
+            n=int(n.sum()),
+            p_values=p_values,
+            rows=n,
+            events=events,
+            lower=lower,
+            upper=upper,
+            broken=np.flatnonzero(p_values < needed),
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class CertificateCheck:
-    """Result of holding a certificate against fresh rows; true in a condition when nothing contradicts it."""
+    """Result of holding a certificate against fresh rows; true in a condition when nothing contradicts it.
+
+    ``telling`` is False when no outcome of so few rows could have contradicted the promise.
+    """
 
     holds: bool
+    telling: bool
     n: int
-    broken: Ints
     p_values: Floats
     rows: Ints
     events: Ints
-    certificate: Certificate
+    lower: Floats
+    upper: Floats
+    broken: Ints
 
     def __bool__(self) -> bool:
         """Whether the promise stands."""
@@ -161,15 +211,25 @@ class CertificateCheck:
 
     def __str__(self) -> str:
         """The verdict, with the worst bin when the promise is contradicted."""
+        if not self.telling:
+            return f"{_count(self.n, 'fresh row')}: too few to contradict the certificate, whatever they had shown."
         if self.holds:
-            return f"{self.n:,} fresh rows do not contradict the certificate."
+            return f"{_count(self.n, 'fresh row')}: no contradiction to the certificate."
         worst = int(np.argmin(self.p_values))
-        promise = self.certificate
         return (
-            f"Contradicted in {len(self.broken)} of {int(promise.promised.sum())} bins; the worst, bin {worst}, was "
-            f"promised a rate between {promise.lower[worst]:.4g} and {promise.upper[worst]:.4g} and shows "
-            f"{self.events[worst]:,} events in {self.rows[worst]:,} fresh rows (p = {self.p_values[worst]:.2g})."
+            f"{_count(self.n, 'fresh row')}: contradicted in {_count(len(self.broken), 'bin')}; the worst, bin {worst},"
+            f" promised a rate between {self.lower[worst]:.4g} and {self.upper[worst]:.4g}, shows "
+            f"{self.events[worst]:,} events in {self.rows[worst]:,} rows (p = {self.p_values[worst]:.2g})."
         )
+
+
+def _outside_p_values(events: Ints, n: Ints, lower: Floats, upper: Floats) -> Floats:
+    """Two-sided exact p-value, by bin, of the claim that the true rate lies in [lower, upper]."""
+    from scipy import stats
+
+    low = np.where(lower > 0, stats.binom.cdf(events, n, lower), 1.0)
+    high = np.where(upper < 1, stats.binom.sf(events - 1, n, upper), 1.0)
+    return np.where(n > 0, np.minimum(2.0 * np.minimum(low, high), 1.0), 1.0)
 
 
 def _count(number: int, noun: str) -> str:
@@ -177,5 +237,5 @@ def _count(number: int, noun: str) -> str:
 
 
 def _round_up(x: float) -> str:
-    """Three decimals, never below the number itself: a promise is not rounded in the promiser's favour."""
-    return f"{np.ceil(x * 1000 - 1e-9) / 1000:.3f}"
+    """Three decimals, rounded up: a promise is not rounded in the promiser's favour."""
+    return f"{np.ceil(x * 1000) / 1000:.3f}"

@@ -3,74 +3,83 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
 from calibrant.arrays import InputError
+from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import BOUNDS
-from calibrant.guarantees.certificates import Certificate, Flags, Mode, Refusal
-from calibrant.guarantees.provenance import Provenance
+from calibrant.guarantees.certificates import Bound, Certificate, Flags, Mode, Refusal
+from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.numerics import Floats, Ints
 
-INDEPENDENT_ROWS = "the rows are independent draws from the population that the map will serve"
+INDEPENDENT_ROWS = "the rows are independent draws from the population that the map will serve, and new to the model"
 
 
 @dataclass(frozen=True, eq=False)
 class Bins:
     """The evidence behind a binned map: for each bin its output and the rows that speak for it.
 
-    Bin j holds ``knots[j-1] <= score < knots[j]``. Where ``edge_open[j]`` is set, the evidence is about the scores
-    strictly above the bin's lower knot, which is itself a calibration score (002 Algorithm 4.1).
+    Bin j holds ``knots[j-1] <= score < knots[j]``. Where ``uncovered[j]`` is set the bin is an edge that the rows
+    themselves chose and that has too few of them to be promised anything; ``n`` and ``events`` are then 0, and the rows
+    on such edges are counted in ``uncovered_rows``.
     """
 
     knots: Floats
     outputs: Floats
     n: Ints
     events: Ints
-    edge_open: Flags
     rule: str
     source: str
+    uncovered: Flags
+    uncovered_rows: int = 0
+    fixed: bool = True
+    """Whether the bins owe nothing to any row, so that they would be the same after more rows."""
     assumption: str = ""
 
 
 def gate(provenance: Provenance) -> Refusal | None:
     """The reason, if any, why rows like these can carry no certificate."""
-    if provenance.weights == "importance":
+    if provenance.weights != "counts":
         return Refusal(
             "the rows carry importance weights, and the theorems count rows; "
             'if the weights are repetition counts, fit with weights="counts"'
         )
-    reasons = {
-        "grouped": "groups= says that rows depend on each other, and the theorems need independent rows",
-        "time-ordered": "time= says that rows are ordered in time, and the theorems need independent rows",
-        "out-of-fold": "the scores are out-of-fold: they come from several models, none of which is the one in use",
-        "selected": "the map was chosen among several on the same rows, which the theorems do not cover",
-    }
-    reason = reasons.get(provenance.sampling)
-    return None if reason is None else Refusal(reason)
+    return None if provenance.sampling == "independent" else Refusal(_REASONS[provenance.sampling])
 
 
-def issue(
-    bins: Bins, provenance: Provenance, alpha: float = 0.1, bound: str = "clopper-pearson", mode: Mode = "simultaneous"
-) -> Certificate | Refusal:
+_REASONS: dict[Sampling, str] = {
+    "grouped": "groups= says that rows depend on each other, and the theorems need independent rows",
+    "time-ordered": "time= says that rows are ordered in time, and the theorems need independent rows",
+    "out-of-fold": "the scores are out-of-fold: they come from several models, none of which is the one in use",
+    "selected": "the map was chosen among several on the same rows, which the theorems do not cover",
+}
+
+
+def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
     """The certificate of binned evidence, or the reason why there is none."""
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}")
-    if bound not in BOUNDS:
-        raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
-    if mode not in ("simultaneous", "marginal"):
-        raise InputError(f"mode must be 'simultaneous' or 'marginal', got {mode!r}")
+    check_option("bound", bound, get_args(Bound))
+    check_option("mode", mode, get_args(Mode))
     refusal = gate(provenance)
     if refusal is not None:
         return refusal
     promised = bins.n > 0
     if not promised.any():
         return Refusal("no bin holds a row besides those on the edges: use fewer bins or more rows")
-    share = alpha / int(promised.sum()) if mode == "simultaneous" else alpha
-    lower, upper = BOUNDS[bound].interval(bins.events, bins.n, share)
-    widths = np.maximum(bins.outputs - lower, upper - bins.outputs)
+    union = int(promised.sum()) if mode == "simultaneous" else 1
+    if bound == "always-valid":
+        if not bins.fixed:
+            return Refusal(
+                "an always-valid promise needs bins that no row has chosen, or they would move at every look: "
+                'use strategy="width", bins_from= another tally, or a table of your own bins'
+            )
+        union = len(promised) if mode == "simultaneous" else 1  # bins that are empty now may fill later
+    lower, upper = BOUNDS[bound](bins.events, bins.n, alpha / union)
     return Certificate(
-        epsilon=float(widths[promised].max()),
+        epsilon=float(np.maximum(bins.outputs - lower, upper - bins.outputs)[promised].max()),
         alpha=alpha,
         mode=mode,
         bound=bound,
@@ -82,7 +91,8 @@ def issue(
         upper=upper,
         rows=bins.n,
         events=bins.events,
-        edge_open=bins.edge_open,
+        uncovered=bins.uncovered,
+        uncovered_rows=bins.uncovered_rows,
         rule=bins.rule,
         assumptions=(INDEPENDENT_ROWS, bins.assumption) if bins.assumption else (INDEPENDENT_ROWS,),
         source=bins.source,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from calibrant.arrays import InputError, check_scores
+from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import clopper_pearson, umd_epsilon
 from calibrant.guarantees.certificates import Mode
 
-Scheme = Literal["umd", "ums"]
+Scheme = Literal["umd", "umd-original", "ums"]
 
 MOST_LABELS = 10**15
 
@@ -45,10 +46,13 @@ class Plan:
         what = "every bin" if self.mode == "simultaneous" else "the bin of a new row"
         how = {
             "umd": "uniform-mass binning that uses all rows (Gupta 2023, eq. 4.8 and 4.11)",
-            "ums": f"bins from a random part of {split_size(self.n, self.n_bins):,} rows, rates from the rest",
+            "umd-original": "uniform-mass binning that averages edge rows in (Gupta 2023, eq. 4.10)",
+            "ums": f"bins from a random part of {split_size(self.n, self.n_bins):,} rows, rates from the rest "
+            "(exact law of spacings and Hoeffding's inequality)",
         }[self.scheme]
+        within = np.ceil(self.epsilon * 1e4) / 1e4
         lines = [
-            f"{self.n:,} labels in {self.n_bins} bins hold {what} within {self.epsilon:.4f} of its true rate, "
+            f"{self.n:,} labels in {self.n_bins} bins hold {what} within {within:.4f} of its true rate, "
             f"with confidence {100 * (1 - self.alpha):.6g} %, for any score without ties: {how}."
         ]
         lines += [
@@ -70,10 +74,10 @@ def plan(
 ) -> Plan:
     r"""From any two of ``n`` (labels), ``n_bins`` and ``epsilon``, the third.
 
-    ``scheme="umd"``: 002 eq. 4.8, or 4.11 when marginal. ``scheme="ums"``: the bins come from a random part of the
-    rows, so the number of the other rows in a bin is negative hypergeometric, exactly and for any continuous score.
-    Half of alpha pays for a bin to hold fewer rows than planned, half for Hoeffding's inequality; 002 4.B spends its
-    budget likewise, with a supposed constant in place of the exact law.
+    ``scheme="umd"``: 002 eq. 4.8, or 4.11 when marginal; ``"umd-original"``: eq. 4.10. ``"ums"``: the bins come from a
+    random part of the rows, so the number of the other rows in a bin is negative hypergeometric, exactly and for any
+    continuous score. Half of alpha pays for a bin to hold fewer rows than planned, half for Hoeffding's inequality; 002
+    4.B spends its budget likewise, with a supposed constant in place of the exact law.
 
     With a sample of ``scores`` (no labels needed) each bin also gets the average width of its exact interval, supposing
     that events come at the rate the scores say.
@@ -88,21 +92,26 @@ def plan(
     5,000 labels in 10 bins hold every bin within 0.0729 of its true rate, with confidence 90 %, for any score
     without ties: uniform-mass binning that uses all rows (Gupta 2023, eq. 4.8 and 4.11).
     """
+    check_option("mode", mode, get_args(Mode))
+    check_option("scheme", scheme, get_args(Scheme))
     if sum(value is None for value in (n, n_bins, epsilon)) != 1:
         raise InputError("plan needs exactly two of n, n_bins and epsilon; it answers with the third")
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}")
     if epsilon is not None and not 0.0 < epsilon < 1.0:
         raise InputError(f"epsilon must lie strictly between 0 and 1, got {epsilon}")
-    if any(value is not None and value < 1 for value in (n, n_bins)):
-        raise InputError("n and n_bins must be at least 1")
+    if any(value is not None and not (value >= 1 and value == int(value)) for value in (n, n_bins)):
+        raise InputError("n and n_bins must be whole numbers of at least 1")
     reach = _REACH[scheme]
-    rows = n if n is not None else _smallest_n(reach, cast(int, n_bins), cast(float, epsilon), alpha, mode)
-    bins = n_bins if n_bins is not None else _largest_bins(reach, rows, cast(float, epsilon), alpha, mode)
+    rows = int(n) if n is not None else _smallest_n(reach, cast(int, n_bins), cast(float, epsilon), alpha, mode)
+    bins = int(n_bins) if n_bins is not None else _largest_bins(reach, rows, cast(float, epsilon), alpha, mode)
     achieved = reach(rows, bins, alpha, mode)
     if not np.isfinite(achieved):
-        raise InputError(f"{rows} labels are too few for {bins} bins: at least {2 * bins} are needed")
-    outlook = () if scores is None else _outlook(check_scores(scores, "probability"), rows, bins, alpha, mode)
+        raise InputError(
+            f"{rows} labels are too few to promise anything for {bins} bins: use fewer bins or more labels"
+        )
+    used = rows - split_size(rows, bins) if scheme == "ums" else rows
+    outlook = () if scores is None else _outlook(check_scores(scores, "probability"), used, bins, alpha, mode)
     return Plan(rows, bins, achieved, alpha, mode, scheme, outlook)
 
 
@@ -123,6 +132,10 @@ def split_size(n: int, n_bins: int) -> int:
 
 def _umd_reach(n: int, n_bins: int, alpha: float, mode: Mode) -> float:
     return umd_epsilon(n, n_bins, alpha, mode=mode)
+
+
+def _umd_original_reach(n: int, n_bins: int, alpha: float, mode: Mode) -> float:
+    return umd_epsilon(n, n_bins, alpha, mode=mode, original=True)
 
 
 def _ums_reach(n: int, n_bins: int, alpha: float, mode: Mode) -> float:
@@ -152,7 +165,7 @@ def _smallest_bin(rest: int, part: int, gap: int, alpha: float) -> int:
 
 
 _Reach = Callable[[int, int, float, Mode], float]
-_REACH: dict[Scheme, _Reach] = {"umd": _umd_reach, "ums": _ums_reach}
+_REACH: dict[Scheme, _Reach] = {"umd": _umd_reach, "umd-original": _umd_original_reach, "ums": _ums_reach}
 
 
 def _smallest_n(reach: _Reach, n_bins: int, epsilon: float, alpha: float, mode: Mode) -> int:

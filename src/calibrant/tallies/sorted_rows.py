@@ -65,13 +65,6 @@ class SortedRows:
         """Score of the row of each rank, from 1."""
         return _scores(self._packed[rank - 1])
 
-    def cell_at(self, rank: NDArray[np.int64]) -> tuple[Floats, Ints]:
-        """Score of the row of each rank, and how many rows share it."""
-        bits = self._packed[rank - 1] >> 1
-        below = np.searchsorted(self._packed, bits << 1, side="left")
-        upto = np.searchsorted(self._packed, (bits << 1) | 1, side="right")
-        return bits.view(np.float64), upto - below
-
     def partition(self, knots: Floats) -> tuple[Ints, Ints]:
         """Rows and events between inner knots, closed on the left."""
         inside = np.clip(knots, 0.0, np.nextafter(1.0, 2.0)) + 0.0

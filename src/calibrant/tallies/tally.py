@@ -39,6 +39,8 @@ class Tally:
     counts
         Whether ``n`` counts rows. False under importance weights, where ``rows`` and ``w2`` (the sum of squared
         weights) say how much data there really is, and no certificate is issued.
+    whole
+        Whether every weight is a whole number, so that fits may read it as repetition.
 
     Examples
     --------
@@ -49,7 +51,18 @@ class Tally:
     ([0.2, 0.7, 0.9], [3, 1, 1], [1, 1, 1])
     """
 
-    __slots__ = ("_cells", "_edges", "_fingerprint", "_scores", "_sorted", "counts", "grid", "kind", "resolution")
+    __slots__ = (
+        "_cells",
+        "_edges",
+        "_fingerprint",
+        "_scores",
+        "_sorted",
+        "counts",
+        "grid",
+        "kind",
+        "resolution",
+        "whole",
+    )
 
     def __init__(
         self,
@@ -59,12 +72,15 @@ class Tally:
         grid: Grid | None = None,
         resolution: Resolution = "exact",
         counts: bool = True,
+        whole: bool = False,
         edges: Floats | None = None,
     ) -> None:
         self._sorted = cells if isinstance(cells, SortedRows) else None
         self._cells = None if isinstance(cells, SortedRows) else cells
-        if self._cells is not None and grid is not None and counts and int(self._cells.n.sum()) >> (33 + grid.bits):
-            raise InputError("more rows than the sums of this grid can hold in 64 bits: use a grid of more bits")
+        if self._cells is not None and grid is not None and counts:
+            tiny = np.abs(self._cells.keys) == grid.top - 1  # there offsets use all 30 bits, whatever the grid
+            if int(self._cells.n.sum()) >> (33 + grid.bits) or int(self._cells.n[tiny].sum()) >> 33:
+                raise InputError("more rows than the sums of this grid can hold in 64 bits: tally them in parts")
         self._edges = edges
         self._fingerprint: str | None = None
         self._scores: Floats | None = None
@@ -72,6 +88,7 @@ class Tally:
         self.grid = grid
         self.resolution: Resolution = resolution
         self.counts = counts
+        self.whole = counts or whole
 
     # ------------------------------------------------------------------------------------------------ construction
 
@@ -95,10 +112,17 @@ class Tally:
         """Tally of rows that :func:`calibrant.arrays.check_rows` has passed."""
         if grid is not None:
             _check_range(rows.scores, rows.kind, grid)
-            return cls(grid_cells(rows, grid), kind=rows.kind, grid=grid, resolution="grid", counts=rows.counts)
+            return cls(
+                grid_cells(rows, grid),
+                kind=rows.kind,
+                grid=grid,
+                resolution="grid",
+                counts=rows.counts,
+                whole=_whole_weights(rows),
+            )
         if rows.weights is None and rows.kind == "probability":
             return cls(SortedRows(rows.scores, rows.labels), kind=rows.kind)
-        return cls(exact_cells(rows), kind=rows.kind, counts=rows.counts)
+        return cls(exact_cells(rows), kind=rows.kind, counts=rows.counts, whole=_whole_weights(rows))
 
     @classmethod
     def from_table(
@@ -177,6 +201,17 @@ class Tally:
         return np.asarray(np.append(-np.inf, cast(Floats, self._edges))[self.cells.keys])
 
     @property
+    def upper_edges(self) -> Floats:
+        """Smallest score beyond each cell; inf where no score is."""
+        if self.resolution == "exact":
+            return np.asarray(np.nextafter(self.cells.keys, np.inf))
+        if self.grid is not None:
+            last = self.cells.keys == self.grid.top
+            after = self.grid.lower_edges(np.minimum(self.cells.keys + 1, self.grid.top))
+            return np.where(last, np.inf, after)
+        return np.asarray(np.append(cast(Floats, self._edges), np.inf)[self.cells.keys])
+
+    @property
     def edges(self) -> Floats | None:
         """Inner edges of a user's own bins, else None."""
         return self._edges
@@ -239,7 +274,7 @@ class Tally:
         if self.counts:
             return self
         cells = self.cells
-        if float(cells.n.sum()) < 2.0**53 and bool((cells.n == np.floor(cells.n)).all()):
+        if self.whole and float(cells.n.sum()) < 2.0**53:
             whole = {name: getattr(cells, name).astype(np.int64) for name in ("n", "events")}
             offset = None if cells.offset is None else cells.offset.astype(np.int64)
             return self._with(Cells(cells.keys, **whole, offset=offset, scores=cells.scores), counts=True)
@@ -256,12 +291,13 @@ class Tally:
             return self._sorted.score_at(np.ceil(weight).astype(np.int64))
         return self.scores[self._cell_index(weight)]
 
-    def cell_at(self, weight: NDArray[Any]) -> tuple[Floats, Counts]:
-        """Lower edge and rows of the cell that holds the row of each rank, from 1."""
+    def cell_at(self, weight: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Where the cell that holds the row of each rank (from 1) begins, and where the next would; inf at the end."""
         if self._sorted is not None:
-            return self._sorted.cell_at(np.asarray(weight, dtype=np.int64))
+            values = self._sorted.score_at(np.asarray(weight, dtype=np.int64))
+            return values, np.nextafter(values, np.inf)
         index = self._cell_index(weight)
-        return self.lower_edges[index], self.n[index]
+        return self.lower_edges[index], self.upper_edges[index]
 
     def _cell_index(self, weight: NDArray[Any]) -> NDArray[np.intp]:
         if not self.counts:  # sums of real weights that ought to meet the mark may fall short of it by rounding
@@ -304,11 +340,18 @@ class Tally:
         if not isinstance(other, Tally):
             return NotImplemented
         self._check_alike(other)
-        return self._with(self.cells.joined(other.cells), counts=self.counts and other.counts)
+        whole = self.whole and other.whole
+        return self._with(self.cells.joined(other.cells), counts=self.counts and other.counts, whole=whole)
 
-    def _with(self, cells: Cells, counts: bool) -> Tally:
+    def _with(self, cells: Cells, counts: bool, whole: bool = False) -> Tally:
         return Tally(
-            cells, kind=self.kind, grid=self.grid, resolution=self.resolution, counts=counts, edges=self._edges
+            cells,
+            kind=self.kind,
+            grid=self.grid,
+            resolution=self.resolution,
+            counts=counts,
+            whole=whole,
+            edges=self._edges,
         )
 
     def _check_alike(self, other: Tally) -> None:
@@ -342,20 +385,20 @@ class Tally:
         else:
             raise InputError(f"cannot coarsen from {self.grid} to {target}: only fewer bits of the same range nest")
         merged = cells.merged(codes.astype(np.int32), offset)
-        return Tally(merged, kind=self.kind, grid=target, resolution="grid", counts=self.counts)
+        return Tally(merged, kind=self.kind, grid=target, resolution="grid", counts=self.counts, whole=self.whole)
 
-    def split(self, size: int, random_state: int = 0) -> tuple[Tally, Tally]:
+    def split(self, size: int, random_state: int | None = None) -> tuple[Tally, Tally]:
         """A random part of ``size`` rows and the rest, drawn on the counts, so order and repetition do not matter.
 
         The draw is multivariate hypergeometric over (cell, label), which is what choosing rows without replacement does
-        to their tally. It is seeded by ``random_state`` together with the fingerprint of the tally: with the seed
-        alone, the same uniforms would meet the same cells in every data set, and what a certificate promises on average
-        over draws would fail for unlucky seeds. From 10^9 rows on, where numpy's sampler ends, each row joins the part
-        independently: a random split too, of random size.
+        to their tally. Without ``random_state`` the draw is fresh; a seed is used together with the tally's
+        fingerprint. From 10^9 rows on, where numpy's sampler ends, each row joins the part independently: a random
+        split too, of random size.
         """
         if not self.counts:
             raise InputError("only a tally of counts can be split: importance weights are not rows")
-        rng = np.random.default_rng([random_state, int(self.fingerprint, 16)])
+        seed = None if random_state is None else [random_state, int(self.fingerprint, 16)]
+        rng = np.random.default_rng(seed)
         events = cast(Ints, self.events)
         colors = np.concatenate([events, self.n - events])
         total = int(colors.sum())
@@ -397,6 +440,10 @@ def _check_range(scores: Floats, kind: Kind, grid: Grid) -> None:
             f"{outside} scores lie outside the grid's range [{grid.low}, {grid.high}]: "
             "widen it with Grid(low=..., high=...)"
         )
+
+
+def _whole_weights(rows: Rows) -> bool:
+    return rows.weights is None or bool((rows.weights == np.floor(rows.weights)).all())
 
 
 def _whole(values: ArrayLike, name: str) -> Ints:

@@ -1,0 +1,147 @@
+"""Rows that cannot be counted are refused, with their number, by every engine; a late label is not a non-event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrant.arrays import InputError
+from calibrant.calibrators.binning import HistogramBinning
+from calibrant.engine.frames import tally
+from calibrant.numerics import Grid
+from calibrant.tallies import Tally
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+pytestmark = pytest.mark.engine
+
+ENGINES = ("duckdb", "spark", "polars", "polars-lazy", "pandas", "pandas-arrow", "pyarrow")
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture(scope="module")
+def frame(duck: Any, spark: Any) -> Callable[[str, Any], Any]:
+    """A table of pyarrow as a frame of any engine."""
+    makers: dict[str, Callable[[Any], Any]] = {
+        "duckdb": duck.from_arrow,
+        "spark": spark.createDataFrame,
+        "polars": pl.from_arrow,
+        "polars-lazy": lambda table: pl.from_arrow(table).lazy(),
+        "pandas": lambda table: table.to_pandas(),
+        "pandas-arrow": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+        "pyarrow": lambda table: table,
+    }
+    return lambda engine, table: makers[engine](table)
+
+
+def rows(scores: list[float | None], labels: list[Any], label_type: Any = None) -> Any:
+    label_type = pa.int64() if label_type is None else label_type
+    return pa.table({"s": pa.array(scores, pa.float64()), "y": pa.array(labels, label_type)})
+
+
+BAD_SCORES = {
+    "NULL": [None],
+    "NaN": [NAN],
+    "above": [1.0000001, 2.0],
+    "below": [-1e-300, -0.5],
+    "infinite": [INF, -INF],
+    "all of them": [None, NAN, 1.5, -0.5, INF],
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", BAD_SCORES)
+def test_bad_scores_are_counted_and_refused(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
+    bad = BAD_SCORES[name]
+    table = rows([0.25, *bad, 0.75, 0.0], [0, *[1] * len(bad), 1, 0])
+    with pytest.raises(InputError, match=rf"'s' is missing or outside \[0, 1\] in {len(bad)} rows"):
+        tally(frame(engine, table), "s", "y")
+
+
+BAD_LABELS = {"NULL": [None], "two": [2], "negative": [-1, -1], "all of them": [None, 2, -1, None]}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", BAD_LABELS)
+def test_bad_labels_are_counted_and_refused(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
+    bad = BAD_LABELS[name]
+    table = rows([0.25, *[0.5] * len(bad), 0.75], [0, *bad, 1])
+    with pytest.raises(InputError, match=rf"'y' is missing or neither 0 nor 1 in {len(bad)} rows"):
+        tally(frame(engine, table), "s", "y")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("labels", [[0.5, 1.0], [0.0, 0.9999]], ids=str)
+def test_labels_between_0_and_1_are_refused(frame: Callable[[str, Any], Any], engine: str, labels: list[float]) -> None:
+    with pytest.raises(InputError, match="neither 0 nor 1 in 1 rows"):
+        tally(frame(engine, rows([0.25, 0.75], labels, pa.float64())), "s", "y")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_score_is_named_first(frame: Callable[[str, Any], Any], engine: str) -> None:
+    with pytest.raises(InputError, match="'s'"):
+        tally(frame(engine, rows([0.25, None], [None, 1])), "s", "y")
+
+
+LABELS = {
+    "booleans": ([False, True, True, False], "bool_"),
+    "bytes": ([0, 1, 1, 0], "int8"),
+    "floats": ([0.0, 1.0, 1.0, 0.0], "float64"),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_of_any_type_are_accepted(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
+    labels, arrow_type = LABELS[name]
+    got = tally(frame(engine, rows([0.0, 0.25, 1.0, 0.25], labels, getattr(pa, arrow_type)())), "s", "y")
+    expected = Tally.from_arrays([0.0, 0.25, 1.0, 0.25], [0, 1, 1, 0], grid=Grid())
+    assert got.fingerprint == expected.fingerprint
+    assert (got.n.dtype, got.events.dtype) == (np.int64, np.int64)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["booleans", "floats"])
+def test_missing_labels_of_other_types(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
+    labels, arrow_type = LABELS[name]
+    table = rows([0.0, 0.25, 1.0, 0.25, 0.5], [*labels, None], getattr(pa, arrow_type)())
+    with pytest.raises(InputError, match="in 1 rows"):
+        tally(frame(engine, table), "s", "y")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", ["logit", "real"])
+def test_other_kinds_on_a_declared_range(frame: Callable[[str, Any], Any], engine: str, kind: str) -> None:
+    rng = np.random.default_rng(40)
+    z = np.append(np.clip(rng.normal(size=500) * 2, -8, 8), [-8.0, 8.0, 0.0])
+    y = rng.integers(0, 2, 503)
+    grid = Grid(low=-8.0, high=8.0)
+    got = tally(frame(engine, rows(z.tolist(), y.tolist())), "s", "y", grid=grid, kind=kind)
+    expected = Tally.from_arrays(z, y, kind=kind, grid=grid)
+    assert (got.kind, got.grid) == (kind, grid)
+    assert got.fingerprint == expected.fingerprint
+    assert HistogramBinning(5).fit_tally(got).map_ == HistogramBinning(5).fit_tally(expected).map_
+    for bad, count in (([8.5], 1), ([-9.0, None, NAN], 3)):
+        table = rows([*z.tolist(), *bad], [*y.tolist(), *[1] * count])
+        with pytest.raises(InputError, match=rf"outside \[-8, 8\] in {count} rows"):
+            tally(frame(engine, table), "s", "y", grid=grid, kind=kind)
+
+
+def test_kind_and_grid_must_agree() -> None:
+    table = rows([0.25, 0.75], [0, 1])
+    for options in ({"kind": "logit"}, {"kind": "real", "grid": Grid(4)}, {"grid": Grid(low=-1.0, high=2.0)}):
+        with pytest.raises(InputError, match="grid"):
+            tally(table, "s", "y", **options)
+    assert tally(table, "s", "y", kind="probability").total == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_count_is_of_all_rows(frame: Callable[[str, Any], Any], engine: str) -> None:
+    scores = np.where(np.arange(30_000) % 3 == 0, NAN, 0.5).tolist()
+    with pytest.raises(InputError, match="in 10,000 rows"):
+        tally(frame(engine, rows(scores, (np.arange(30_000) % 2).tolist())), "s", "y")

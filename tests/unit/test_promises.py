@@ -1,0 +1,311 @@
+"""Certificates and refusals as values: what they refuse to hold, what they print, who gets one; and plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from calibrant.arrays import InputError
+from calibrant.export.document import Calibration
+from calibrant.guarantees.bounds import BOUNDS
+from calibrant.guarantees.certificates import Certificate, Mode, Refusal
+from calibrant.guarantees.issuing import Bins, gate, issue
+from calibrant.guarantees.planning import Scheme, plan
+from calibrant.guarantees.provenance import Provenance, Sampling
+from calibrant.maps import IdentityMap, StepMap
+from calibrant.tallies import Tally
+
+NO, YES = False, True
+
+
+def make(**changes: Any) -> Certificate:
+    """Three bins of 40, none and 60 rows, and an uncovered edge before the last."""
+    fields: dict[str, Any] = {
+        "epsilon": 0.25,
+        "alpha": 0.1,
+        "mode": "simultaneous",
+        "bound": "clopper-pearson",
+        "kind": "probability",
+        "n": 100,
+        "knots": np.array([0.2, 0.5, 0.6]),
+        "outputs": np.array([0.25, 0.5, 0.75, 0.75]),
+        "lower": np.array([0.125, 0.0, 0.0, 0.5]),
+        "upper": np.array([0.375, 1.0, 1.0, 0.875]),
+        "rows": np.array([40, 0, 0, 60]),
+        "events": np.array([10, 0, 0, 45]),
+        "uncovered": np.array([NO, NO, YES, NO]),
+        "uncovered_rows": 3,
+        "rule": "by hand",
+        "assumptions": ("one thing", "another"),
+        "source": "here",
+    }
+    return Certificate(**(fields | changes))
+
+
+# ------------------------------------------------------------------------------------------------ what it may not hold
+
+
+def test_a_certificate_of_consistent_numbers():
+    certificate = make()
+    assert certificate
+    assert certificate.promised.tolist() == [YES, NO, NO, YES]
+    assert certificate.half_widths.tolist() == [0.125, 0.5, 0.75, 0.25]
+
+
+CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "a knot too few": ({"knots": np.array([0.2, 0.5])}, "knots"),
+    "a knot too many": ({"knots": np.array([0.2, 0.5, 0.6, 0.7])}, "knots"),
+    "knots repeat": ({"knots": np.array([0.2, 0.2, 0.6])}, "increasing"),
+    "knots fall": ({"knots": np.array([0.5, 0.2, 0.6])}, "increasing"),
+    "a knot is missing": ({"knots": np.array([0.2, np.nan, 0.6])}, "increasing"),
+    "lower too short": ({"lower": np.array([0.125, 0.0, 0.0])}, "every column"),
+    "upper too long": ({"upper": np.ones(5)}, "every column"),
+    "rows too short": ({"rows": np.array([40, 60])}, "every column"),
+    "events too short": ({"events": np.array([10, 45])}, "every column"),
+    "uncovered too short": ({"uncovered": np.array([NO])}, "every column"),
+    "below 0": ({"lower": np.array([-0.1, 0.0, 0.0, 0.5])}, "intervals"),
+    "above 1": ({"upper": np.array([0.375, 1.0, 1.0, 1.125])}, "intervals"),
+    "turned around": ({"lower": np.array([0.5, 0.0, 0.0, 0.5])}, "intervals"),
+    "no number": ({"lower": np.array([np.nan, 0.0, 0.0, 0.5])}, "intervals"),
+    "an empty bin outside": ({"upper": np.array([0.375, 2.0, 1.0, 0.875])}, "intervals"),
+    "more events than rows": ({"events": np.array([41, 0, 0, 45])}, "events"),
+    "negative events": ({"events": np.array([-1, 0, 0, 45])}, "events"),
+    "events without rows": ({"events": np.array([10, 1, 0, 45])}, "events"),
+    "uncovered with rows": ({"uncovered": np.array([YES, NO, YES, NO])}, "uncovered"),
+    "epsilon too small": ({"epsilon": 0.2}, "epsilon"),
+    "epsilon too large": ({"epsilon": 0.3}, "epsilon"),
+    "epsilon no number": ({"epsilon": np.nan}, "epsilon"),
+    "epsilon of an empty bin": ({"epsilon": 0.75}, "epsilon"),
+    "epsilon one ulp off": ({"epsilon": np.nextafter(0.25, 0)}, "epsilon"),
+    "an infinite knot": ({"knots": np.array([0.2, 0.5, np.inf])}, "finite"),
+    "an output above 1": ({"outputs": np.array([0.25, 0.5, 0.75, 1.5])}, "outputs"),
+    "an unknown bound": ({"bound": "wilson"}, "bound"),
+    "an unknown mode": ({"mode": "joint"}, "mode"),
+    "uncovered rows below 0": ({"uncovered_rows": -1}, "uncovered_rows"),
+    "n too large": ({"n": 103}, "n and epsilon"),
+    "no rows": ({"rows": np.zeros(4, int), "events": np.zeros(4, int), "n": 0}, "promised"),
+    "alpha 0": ({"alpha": 0.0}, "alpha"),
+    "alpha 1": ({"alpha": 1.0}, "alpha"),
+    "alpha no number": ({"alpha": np.nan}, "alpha"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_contradictions_are_refused(name):
+    changes, word = CONTRADICTIONS[name]
+    with pytest.raises(ValueError, match=word):
+        make(**changes)
+    with pytest.raises(ValueError, match=word):
+        replace(make(), **changes)
+
+
+def test_it_goes_with_its_own_map():
+    certificate = make()
+    own = StepMap([0.2, 0.5], [0.25, 0.5, 0.75])  # no knot between equal values
+    assert Calibration(own, None, certificate).map == own
+    for other in (
+        StepMap([0.2, 0.5, 0.6], [0.25, 0.5, 0.75, 0.75]),
+        StepMap([0.2, 0.5], [0.25, 0.5, 0.76]),
+        StepMap([0.2, 0.51], [0.25, 0.5, 0.75]),
+        IdentityMap(),
+    ):
+        with pytest.raises(ValueError, match="not about this map"):
+            Calibration(other, None, certificate)
+        assert Calibration(other, None, Refusal("no")).certificate == Refusal("no")
+
+
+# ------------------------------------------------------------------------------------------------------- what it prints
+
+
+def test_a_certificate_prints_one_line_for_each_question():
+    assert str(make()).splitlines() == [
+        "With confidence 90 %, in each of the 2 bins the true event rate differs from the calibrated probability by "
+        "at most 0.250.",
+        "  Basis: 100 rows, clopper-pearson intervals; here.",
+        "  Not covered: scores on a bin edge (1 edge, 3 of 103 rows).",
+        "  Not covered: 1 bin without a row.",
+        "  Assumes: one thing; another.",
+    ]
+
+
+def test_the_promise_is_rounded_against_the_promiser():
+    rounded = make(epsilon=0.2501, lower=np.array([0.125, 0, 0, 0.75 - 0.2501]))
+    assert "at most 0.251." in str(replace(rounded))
+
+
+def test_many_uncovered_rows_come_with_advice():
+    advice = 'Use bins_from="part" or fewer bins to cover them.'
+    assert advice not in str(make(uncovered_rows=5))
+    assert advice in str(make(uncovered_rows=6)).splitlines()[2]
+
+
+def test_a_marginal_promise_speaks_of_a_new_row():
+    text = str(make(mode="marginal", alpha=0.01))
+    assert text.startswith("For a new row, with probability at least 99 %, the true event rate of its bin differs")
+    with pytest.raises(InputError, match="marginal"):
+        make(mode="marginal").check([0.1, 0.9], [0, 1])
+
+
+def test_one_bin_without_edges():
+    one = make(
+        knots=np.zeros(0),
+        **{name: np.array([value]) for name, value in {"outputs": 0.25, "lower": 0.0, "upper": 0.5}.items()},
+        rows=np.array([100]),
+        events=np.array([25]),
+        uncovered=np.array([NO]),
+        uncovered_rows=0,
+    )
+    assert "in the one bin" in str(one)
+    assert "Not covered" not in str(one)
+
+
+# ----------------------------------------------------------------------------------------------------- against new rows
+
+
+def test_rows_on_edges_and_in_empty_bins_say_nothing():
+    check = make().check(np.repeat([0.1, 0.3, 0.55, 0.9], 50), np.tile(np.arange(50) < 40, 4))
+    assert check.rows.tolist() == [50, 0, 0, 50]
+    assert check.p_values[1:3].tolist() == [1.0, 1.0]
+    assert check.broken.tolist() == [0]
+    assert not check
+    assert "bin 0" in str(check)
+
+
+# ------------------------------------------------------------------------------------------------------- who gets one
+
+
+def provenance(**changes: Any) -> Provenance:
+    tally = Tally.from_arrays([0.1, 0.4, 0.8], [0, 1, 1])
+    return replace(Provenance.of("HistogramBinning", tally), **changes)
+
+
+def bins(**changes: Any) -> Bins:
+    fields: dict[str, Any] = {
+        "knots": np.array([0.2, 0.5, 0.6]),
+        "outputs": np.array([0.25, 0.5, 0.75, 0.75]),
+        "n": np.array([40, 0, 0, 60]),
+        "events": np.array([10, 0, 0, 45]),
+        "rule": "by hand",
+        "source": "here",
+        "uncovered": np.array([NO, NO, YES, NO]),
+        "uncovered_rows": 3,
+    }
+    return Bins(**(fields | changes))
+
+
+@pytest.mark.parametrize("sampling", get_args(Sampling))
+def test_only_independent_rows_pass_the_gate(sampling):
+    answer = gate(provenance(sampling=sampling))
+    assert (answer is None) == (sampling == "independent")
+    issued = issue(bins(), provenance(sampling=sampling), 0.1, "clopper-pearson", "simultaneous")
+    assert isinstance(issued, Certificate) == (sampling == "independent")
+    if answer is not None:
+        assert issued == answer
+        assert str(issued).startswith("No certificate: ")
+        assert not issued
+
+
+def test_importance_weights_do_not_pass_the_gate():
+    assert 'weights="counts"' in str(gate(provenance(weights="importance")))
+
+
+@pytest.mark.parametrize("bound", [*BOUNDS])
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_the_level_of_each_bin(bound, mode):
+    certificate = issue(bins(), provenance(), 0.1, bound, mode)
+    union = 1 if mode == "marginal" else 4 if bound == "always-valid" else 2  # empty bins may fill later
+    lower, upper = BOUNDS[bound](bins().events, bins().n, 0.1 / union)
+    np.testing.assert_array_equal(certificate.lower, lower)
+    np.testing.assert_array_equal(certificate.upper, upper)
+    assert (certificate.n, certificate.uncovered_rows, certificate.bound, certificate.mode) == (100, 3, bound, mode)
+    assert certificate.epsilon == certificate.half_widths[[0, 3]].max()
+
+
+def test_bins_that_would_move_carry_no_promise_for_ever():
+    answer = issue(bins(fixed=NO), provenance(), 0.1, "always-valid", "simultaneous")
+    assert isinstance(answer, Refusal)
+    assert "no row has chosen" in str(answer)
+
+
+def test_no_rows_but_those_on_edges():
+    none = np.zeros(4, dtype=np.int64)
+    answer = issue(bins(n=none, events=none), provenance(), 0.1, "clopper-pearson", "simultaneous")
+    assert isinstance(answer, Refusal)
+    assert "on the edges" in str(answer)
+
+
+def test_an_assumption_is_added_to_that_of_every_certificate():
+    plain = issue(bins(), provenance(), 0.1, "clopper-pearson", "simultaneous")
+    more = issue(bins(assumption="the moon is full"), provenance(), 0.1, "clopper-pearson", "simultaneous")
+    assert (len(plain.assumptions), len(more.assumptions)) == (1, 2)
+    assert str(more).endswith("; the moon is full.")
+
+
+@pytest.mark.parametrize(
+    ("alpha", "bound", "mode"),
+    [
+        (0.0, "clopper-pearson", "simultaneous"),
+        (1.0, "clopper-pearson", "simultaneous"),
+        (np.nan, "clopper-pearson", "simultaneous"),
+        (0.1, "wilson", "simultaneous"),
+        (0.1, "clopper-pearson", "joint"),
+    ],
+)
+def test_wrong_questions_are_refused(alpha, bound, mode):
+    with pytest.raises(InputError):
+        issue(bins(), provenance(), alpha, bound, mode)
+
+
+# --------------------------------------------------------------------------------------------------------------- plans
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"n": 1000, "n_bins": 10, "mode": "joint"},
+        {"n": 1000, "n_bins": 10, "mode": None},
+        {"n": 1000, "n_bins": 10, "scheme": "ums-original"},
+        {"n": 1000, "n_bins": 10, "scheme": ""},
+        {"n": 1000.5, "n_bins": 10},
+        {"n": 1000, "n_bins": 2.5},
+        {"n": 0, "n_bins": 1},
+        {"n": 100, "n_bins": 0},
+        {"n": -100, "n_bins": 1},
+        {"n": np.nan, "n_bins": 1},
+        {"n": 100, "epsilon": 0.0},
+        {"n": 100, "epsilon": 1.0},
+        {"n": 100, "n_bins": 2, "alpha": 0.0},
+        {"n": 100, "n_bins": 2, "alpha": 1.0},
+        {"n": 100},
+        {"n": 100, "n_bins": 2, "epsilon": 0.1},
+        {"n": 10, "n_bins": 9},
+    ],
+    ids=str,
+)
+def test_plans_that_cannot_be_made(question):
+    with pytest.raises(InputError):
+        plan(**question)
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+@pytest.mark.parametrize("scheme", get_args(Scheme))
+def test_plans_agree_with_each_other(mode, scheme):
+    start = plan(n=20_000, n_bins=10, mode=mode, scheme=scheme)
+    assert (start.n, start.n_bins, start.mode, start.scheme) == (20_000, 10, mode, scheme)
+    fewest = plan(n_bins=10, epsilon=start.epsilon, mode=mode, scheme=scheme)
+    assert fewest.n <= 20_000
+    assert fewest.epsilon <= start.epsilon
+    most = plan(n=20_000, epsilon=start.epsilon, mode=mode, scheme=scheme)
+    assert most.n_bins >= 10
+    assert most.epsilon <= start.epsilon
+    assert "20,000 labels in 10 bins" in str(start)
+
+
+@pytest.mark.parametrize("whole", [int, float, np.int64, np.float64])
+def test_whole_numbers_of_any_type_make_a_plan(whole):
+    answer = plan(n=whole(5000), n_bins=whole(10))
+    assert answer == plan(n=5000, n_bins=10)
+    assert (type(answer.n), type(answer.n_bins)) == (int, int)
