@@ -57,8 +57,8 @@ class HistogramBinning(BinaryCalibrator):
 
         - ``"all"``: the calibration rows themselves (002 Algorithm 4.1). An edge is the score, or the grid cell, of a
           row; rows on it take no part in the rates beside it. An edge with at least max(30, n / 10B) rows, or half as
-          many as a bin (and two), becomes a bin of its own; a lighter one puts out what the bin above it does, and the
-          certificate says that it is not covered.
+          many as a bin (and two), becomes a bin of its own. A lighter one puts out what the bin above it does, or its
+          own rate where that has no rows, and the certificate says that it is not covered.
         - ``"part"``: a random part of the rows (``part_size``); rates come from the other rows (uniform-mass binning
           with sample splitting). Values with at least half a bin's share and 30 expected rows are bins of their own.
           Every score is covered.

@@ -52,8 +52,10 @@ class Calibration:
     def __post_init__(self) -> None:
         """A certificate speaks of one step map; refuse to carry it with another."""
         promise = self.certificate
-        if isinstance(promise, Certificate) and StepMap(promise.knots, promise.outputs).merged() != self.map:
-            raise ValueError("the certificate is not about this map")
+        if isinstance(promise, Certificate):
+            kind = "probability" if self.provenance is None else self.provenance.kind
+            if StepMap(promise.knots, promise.outputs).merged() != self.map or promise.kind != kind:
+                raise ValueError("the certificate is not about this map")
 
     def transform(self, scores: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities; float32 in gives float32 out, NaN gives NaN."""
