@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from calibrant.arrays import InputError
+from calibrant.calibrators.binning import HistogramBinning
 from calibrant.export.document import Calibration
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificates import Certificate, Mode, Refusal
@@ -309,3 +310,21 @@ def test_whole_numbers_of_any_type_make_a_plan(whole):
     answer = plan(n=whole(5000), n_bins=whole(10))
     assert answer == plan(n=5000, n_bins=10)
     assert (type(answer.n), type(answer.n_bins)) == (int, int)
+
+
+@pytest.mark.parametrize("n", ["100", np.inf, np.nan, True, 10.5])
+def test_plan_takes_whole_numbers_only(n):
+    with pytest.raises(InputError, match="whole"):
+        plan(n=n, n_bins=2)
+
+
+@pytest.mark.parametrize("size", [-1, 5])
+def test_a_part_is_a_part(size):
+    with pytest.raises(InputError, match="size"):
+        Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).split(size)
+
+
+@pytest.mark.parametrize("part_size", [np.nan, "x", 0.0, 1.0, 10**6])
+def test_a_part_size_that_is_none_is_refused(part_size):
+    with pytest.raises(InputError, match="part_size"):
+        HistogramBinning(2, bins_from="part", part_size=part_size).fit(np.linspace(0, 1, 50), np.arange(50) % 2)

@@ -102,6 +102,13 @@ def check_length(a: NDArray[Any], name: str, n: int) -> None:
         raise InputError(f"{name} has {a.size} rows but scores has {n}: pass one value per row in both")
 
 
+def is_whole(value: object) -> bool:
+    """Whether a parameter is a whole number, such as 10 or 1e4; True and False are not."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    return math.isfinite(value) and value == math.floor(value)
+
+
 def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
     """Refuse a word that is not on the list."""
     if value not in allowed:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from numbers import Integral
+from numbers import Integral, Real
 from typing import ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import check_option, is_whole
 from calibrant.arrays.errors import warn
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
@@ -170,10 +170,14 @@ class HistogramBinning(BinaryCalibrator):
     def _part_rows(self, total: int, count: int) -> int:
         if self.part_size is None:
             return split_size(total, count)
-        size = int(self.part_size) if isinstance(self.part_size, Integral) else round(float(self.part_size) * total)
-        if not 0 < size < total:
-            raise InputError(f"part_size asks for {size} of {total} rows: leave some for the edges, some for the rates")
-        return size
+        if not isinstance(self.part_size, Real):
+            raise InputError(f"part_size must be a number of rows or a share of them, got {self.part_size!r}")
+        size = float(self.part_size if isinstance(self.part_size, Integral) else self.part_size * total)
+        if not 0.5 < size < total - 0.5:
+            raise InputError(
+                f"part_size asks for {size:g} of {total} rows: leave some for the edges, some for the rates"
+            )
+        return round(size)
 
     def _from_own_rows(self, tally: Tally, count: int) -> Bins:
         """002 Algorithm 4.1 on scores or cells, heavy edges as bins of their own; see docs/certificates/own-rows.md."""
@@ -258,7 +262,7 @@ class HistogramBinning(BinaryCalibrator):
             raise InputError(f"{' and '.join(given)} both choose the number of bins: give one of them")
         for name in ("n_bins", "points_per_bin"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, Integral) and int(value) >= 1):
+            if value is not None and not (isinstance(value, Integral) and is_whole(value) and int(value) >= 1):
                 raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
         if given and tally.edges is not None:
             raise InputError(f"{given[0]} has no meaning for a table of your own bins: leave it out")

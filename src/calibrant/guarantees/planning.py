@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from calibrant.arrays import InputError, check_scores
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import check_option, is_whole
 from calibrant.guarantees.bounds import clopper_pearson, umd_epsilon
 from calibrant.guarantees.certificates import Mode
 
@@ -100,7 +100,7 @@ def plan(
         raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}")
     if epsilon is not None and not 0.0 < epsilon < 1.0:
         raise InputError(f"epsilon must lie strictly between 0 and 1, got {epsilon}")
-    if any(value is not None and not (value >= 1 and value == int(value)) for value in (n, n_bins)):
+    if any(value is not None and not (is_whole(value) and value >= 1) for value in (n, n_bins)):
         raise InputError("n and n_bins must be whole numbers of at least 1")
     reach = _REACH[scheme]
     rows = int(n) if n is not None else _smallest_n(reach, cast(int, n_bins), cast(float, epsilon), alpha, mode)

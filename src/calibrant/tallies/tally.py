@@ -397,6 +397,8 @@ class Tally:
         """
         if not self.counts:
             raise InputError("only a tally of counts can be split: importance weights are not rows")
+        if not 0 <= size <= self.total:
+            raise InputError(f"size must lie between 0 and the {self.total:,} rows of the tally, got {size}")
         seed = None if random_state is None else [random_state, int(self.fingerprint, 16)]
         rng = np.random.default_rng(seed)
         events = cast(Ints, self.events)
