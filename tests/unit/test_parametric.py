@@ -238,3 +238,10 @@ def test_no_certificate_and_why():
     for cal in (PlattScaling().fit(scores, y), BetaScaling().fit(scores, y)):
         assert "Theorem 3.3" in str(cal.certificate())
     assert isinstance(PlattScaling().fit(scores, y).map_, LogitAffineMap)
+
+
+def test_neither_column_of_predict_proba_is_one_in_float32():
+    cal = PlattScaling().fit(np.linspace(0.001, 0.999, 200), np.linspace(0.001, 0.999, 200) > 0.5)
+    both = cal.predict_proba(np.array([0.0, 1.0], dtype=np.float32))
+    assert both.dtype == np.float32
+    assert ((both > 0) & (both < 1)).all()

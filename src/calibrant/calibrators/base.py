@@ -20,6 +20,7 @@ from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mo
 from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.maps import Map
+from calibrant.numerics import to_float32
 from calibrant.tallies import Resolution, Tally
 
 DEFAULT_ALPHA = 0.1
@@ -123,7 +124,8 @@ class BinaryCalibrator(BaseEstimator):
     def predict_proba(self, scores: ArrayLike) -> NDArray[Any]:
         """Columns ``1 - p`` and ``p``, for pipelines."""
         p = self.transform(scores)
-        return np.column_stack([1.0 - p, p])
+        other = 1.0 - p.astype(np.float64)
+        return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
 
     def fit_transform(self, scores: ArrayLike, y: ArrayLike, **fit_params: Any) -> NDArray[Any]:
         """Fit, then map the same scores; to judge the result use :func:`calibrant.crossfit` instead."""
