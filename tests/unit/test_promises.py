@@ -328,3 +328,22 @@ def test_a_part_is_a_part(size):
 def test_a_part_size_that_is_none_is_refused(part_size):
     with pytest.raises(InputError, match="part_size"):
         HistogramBinning(2, bins_from="part", part_size=part_size).fit(np.linspace(0, 1, 50), np.arange(50) % 2)
+
+
+def test_a_method_refuses_a_tally_that_cannot_give_what_it_needs():
+    class NeedsEveryScore(HistogramBinning):
+        _accepts = ("exact",)
+
+    tally = Tally.from_arrays(np.linspace(0, 1, 50), np.arange(50) % 2)
+    assert NeedsEveryScore(2).fit_tally(tally).certificate()
+    with pytest.raises(InputError, match="needs 'exact'"):
+        NeedsEveryScore(2).fit_tally(tally.coarsen(4))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_uncovered_edges_never_hold_half_of_the_rows(seed):
+    rng = np.random.default_rng(seed)
+    n, values = int(rng.integers(20, 4000)), int(rng.integers(2, 60))
+    bins = int(rng.integers(1, n // 2 + 1) if seed % 2 else rng.integers(1, 12))
+    cal = HistogramBinning(bins).fit(rng.integers(0, values, n) / values, np.arange(n) % 2)
+    assert cal.bins_.uncovered_rows < n / (10 if n >= 300 * bins else 2)
