@@ -1,0 +1,222 @@
+"""Rows, events and scores by bin: what every binned number is computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError, Rows, check_rows
+from calibrant.arrays.columns import check_option, is_whole
+from calibrant.maps import StepMap
+from calibrant.numerics import Floats, Guide, chunks
+from calibrant.tallies import Tally
+
+Strategy = Literal["width", "mass", "distinct", "auto"]
+Scores = ArrayLike | Tally
+"""What a metric's first argument may be; beside a tally there are no labels and no weights."""
+
+ENOUGH_ROWS = 50
+"""Rows that every distinct score must have before binning can be skipped (002 section 1.4.1)."""
+
+
+def tally_of(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Tally:
+    """The tally that a metric works on: the one given, or an exact one of the rows given.
+
+    Whatever else is to be said about rows (weights that are counts, the positive label, a grid) is said in
+    :meth:`Tally.from_arrays`. Logits and other scores that are not probabilities are refused.
+    """
+    data = _read(scores, y, sample_weight)
+    return data if isinstance(data, Tally) else Tally.from_rows(data)
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Counts by bin of the score, empty bins included; bin b holds ``edges[b-1] <= score < edges[b]``.
+
+    Attributes
+    ----------
+    edges
+        Inner edges, one fewer than bins.
+    n, events, score_sum
+        Rows (or sum of weights), events and sum of scores in each bin.
+    w2
+        Sum of squared weights in each bin; None when ``n`` counts rows.
+
+    Examples
+    --------
+    >>> bins = Bins.of([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 0], n_bins=2)
+    >>> bins.n.tolist(), bins.events.tolist(), bins.mean_score.tolist()
+    ([2, 2], [0, 1], [0.1, 0.9])
+    """
+
+    edges: Floats
+    n: NDArray[Any]
+    events: NDArray[Any]
+    score_sum: Floats
+    w2: Floats | None = None
+
+    @classmethod
+    def of(
+        cls,
+        scores: Scores,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_bins: int = 15,
+        strategy: Strategy = "width",
+        edges: ArrayLike | StepMap | None = None,
+    ) -> Bins:
+        """Bins of a tally or of rows.
+
+        Parameters
+        ----------
+        n_bins
+            Number of bins; with equal mass, ties can make it fewer.
+        strategy
+            ``"width"``: [0, 1/B), [1/B, 2/B), ..., the last closed (002 eq. 1.17). ``"mass"``: about equally many rows
+            in each, a tied score never split. ``"distinct"``: each distinct score (or each cell of a gridded tally, or
+            each of a user's own bins) by itself. ``"auto"``: distinct when each has at least 50 rows (002 section
+            1.4.1), else mass.
+        edges
+            Inner edges of your own, or a step map whose knots they are; ``n_bins`` and ``strategy`` are then unused.
+
+        Notes
+        -----
+        A gridded cell goes to the bin of its mean score. Cost: one pass over rows for edges known beforehand; one sort
+        for the others; O(cells) from a tally.
+        """
+        check_option("strategy", strategy, get_args(Strategy))
+        if not is_whole(n_bins) or n_bins < 1:
+            raise InputError(f"n_bins must be a whole number from 1 on, got {n_bins!r}")
+        data = _read(scores, y, sample_weight)
+        if edges is not None:
+            inner = _check_edges(edges)
+        elif strategy == "width":
+            inner = np.arange(1, n_bins) / n_bins
+        else:
+            data = data if isinstance(data, Tally) else Tally.from_rows(data)
+            if strategy == "distinct" or (strategy == "auto" and float(data.n.min()) >= ENOUGH_ROWS):
+                return cls._by_cell(data)
+            inner = _equal_mass(data, n_bins)
+        return cls._from_tally(data, inner) if isinstance(data, Tally) else cls._from_rows(data, inner)
+
+    @classmethod
+    def _by_cell(cls, tally: Tally) -> Bins:
+        return cls(tally.lower_edges[1:], tally.n, tally.events, tally.scores * tally.n, _w2(tally))
+
+    @classmethod
+    def _from_tally(cls, tally: Tally, inner: Floats) -> Bins:
+        size = len(inner) + 1
+        dtype = np.int64 if tally.counts else np.float64
+        n, events, score_sum = np.zeros(size, dtype=dtype), np.zeros(size, dtype=dtype), np.zeros(size)
+        # A gridded score is cut off at 30 bits of its octave: a heap on an edge must not fall below it.
+        knots = inner if tally.grid is None else inner * (1.0 - 2.0**-29)
+        for scores, rows, hits in tally.pieces():
+            index = np.searchsorted(knots, scores, side="right")
+            n += np.bincount(index, rows, minlength=size).astype(dtype)
+            events += np.bincount(index, hits, minlength=size).astype(dtype)
+            score_sum += np.bincount(index, scores * rows, minlength=size)
+        if tally.counts:
+            return cls(inner, n, events, score_sum)
+        index = np.searchsorted(knots, tally.scores, side="right")
+        return cls(inner, n, events, score_sum, np.bincount(index, tally.cells.w2, minlength=size).astype(np.float64))
+
+    @classmethod
+    def _from_rows(cls, rows: Rows, inner: Floats) -> Bins:
+        """One pass without sorting: each chunk is located, then counted by (bin, label)."""
+        size, guide = len(inner) + 1, Guide(inner)
+        by_label = np.zeros(2 * size, dtype=np.int64 if rows.counts else np.float64)
+        score_sum, w2 = np.zeros(size), np.zeros(size)
+        for part in chunks(len(rows.scores)):
+            scores = rows.scores[part]
+            index = guide.locate(scores).astype(np.intp)
+            both = 2 * index + rows.labels[part]
+            if rows.weights is None:
+                by_label += np.bincount(both, minlength=2 * size)
+                score_sum += np.bincount(index, scores, minlength=size)
+                continue
+            weights = rows.weights[part]
+            np.add.at(by_label, both, weights)
+            score_sum += np.bincount(index, scores * weights, minlength=size)
+            if not rows.counts:
+                w2 += np.bincount(index, weights * weights, minlength=size)
+        n, events = by_label[0::2] + by_label[1::2], by_label[1::2]
+        return cls(inner, n, events, score_sum, None if rows.counts else w2)
+
+    def __len__(self) -> int:
+        """Number of bins, empty ones included."""
+        return len(self.n)
+
+    @property
+    def total(self) -> float:
+        """Rows, or sum of weights, overall."""
+        return float(self.n.sum())
+
+    @property
+    def share(self) -> Floats:
+        """Share of the rows in each bin."""
+        return np.asarray(self.n / self.n.sum())
+
+    @property
+    def mean_score(self) -> Floats:
+        """Mean score of each bin; the mid-point where the bin is empty (002 section 1.4.1)."""
+        return np.where(self.n > 0, self.score_sum / np.maximum(self.n, np.finfo(float).tiny), self.midpoint)
+
+    @property
+    def rate(self) -> Floats:
+        """Share of events in each bin; the mid-point where the bin is empty, so that it shows no error."""
+        return np.where(self.n > 0, self.events / np.maximum(self.n, np.finfo(float).tiny), self.midpoint)
+
+    @property
+    def midpoint(self) -> Floats:
+        """Middle of each bin on [0, 1]."""
+        return np.asarray((np.append(0.0, self.edges) + np.append(self.edges, 1.0)) / 2.0)
+
+    @property
+    def effective_n(self) -> Floats:
+        r"""Rows that the bin is worth: :math:`(\sum w)^2 / \sum w^2`, or ``n`` itself when it counts rows."""
+        if self.w2 is None:
+            return self.n.astype(np.float64)
+        return np.asarray(np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0))
+
+
+def _read(scores: Scores, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Tally | Rows:
+    data: Tally | Rows
+    if isinstance(scores, Tally):
+        if y is not None or sample_weight is not None:
+            raise InputError("a tally holds its labels and weights already: pass it alone")
+        data, empty = scores, not scores.total > 0
+    else:
+        if y is None:
+            raise InputError("y is missing: pass the labels beside the scores, or a Tally alone")
+        data, empty = check_rows(scores, y, sample_weight), False
+    if data.kind != "probability":
+        raise InputError(f"needs probabilities, not {data.kind} scores: fit a calibrator, or apply expit to logits")
+    if empty:
+        raise InputError("the tally is empty: there is nothing to measure")
+    return data
+
+
+def _check_edges(edges: ArrayLike | StepMap) -> Floats:
+    inner = np.asarray(edges.knots if isinstance(edges, StepMap) else edges, dtype=np.float64)
+    if inner.ndim != 1 or not np.isfinite(inner).all() or not (np.diff(inner) > 0).all():
+        raise InputError("edges must be the inner edges of the bins: finite and increasing")
+    if len(inner) and not (inner[0] > 0.0 and inner[-1] <= 1.0):
+        raise InputError("edges must be inner edges, above 0 and up to 1: leave out the 0 at the lower end")
+    return inner
+
+
+def _equal_mass(tally: Tally, n_bins: int) -> Floats:
+    """Edges after the cells in which k/B of the rows are reached; cells are never split."""
+    marks = tally.total * np.arange(1, n_bins) / n_bins
+    ranks = np.ceil(marks - 1e-9 * tally.total) if tally.counts else marks
+    after = np.unique(tally.cell_at(np.maximum(ranks, 1) if tally.counts else ranks)[1])
+    last = tally.cell_at(np.array([tally.total]))[1]
+    return np.asarray(after[after < last])
+
+
+def _w2(tally: Tally) -> Floats | None:
+    return None if tally.counts else tally.cells.w2

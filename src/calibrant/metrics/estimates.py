@@ -1,0 +1,73 @@
+"""What a metric returns: the number, how sure it is, and what a perfect model would show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+LEVEL = 0.95
+"""Confidence of every interval here, unless a function says otherwise."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric's value with its uncertainty; ``float(estimate)`` is the bare number.
+
+    Attributes
+    ----------
+    name
+        What was computed, with the choices that change the number.
+    value
+        The number; NaN where the data do not define it, with the reason in ``notes``.
+    se
+        Standard error, where one is known.
+    low, high
+        Ends of a 95 % interval for the population's value, where one is known to cover it; a calibration error that is
+        biased upwards has a standard error and a null value instead.
+    null, null_high
+        What a perfectly calibrated model with these scores would show at this many rows: on average, and exceeded in
+        5 % of samples.
+    notes
+        What the reader must know, one sentence each.
+
+    Examples
+    --------
+    >>> print(Estimate("ECE, 15 bins of equal width", 0.031, se=0.004, null=0.012, null_high=0.017))
+    ECE, 15 bins of equal width: 0.0310 (standard error 0.0040; a perfectly calibrated model would show 0.0120 here, and
+    more than 0.0170 in one sample of twenty)
+    """
+
+    name: str
+    value: float
+    se: float | None = None
+    low: float | None = None
+    high: float | None = None
+    null: float | None = None
+    null_high: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def __float__(self) -> float:
+        """The bare number."""
+        return self.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; what is unknown is left out, and a value that is not finite is None."""
+        known = {key: value for key, value in asdict(self).items() if value is not None and value != ()}
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in known.items()
+        }
+
+    def __str__(self) -> str:
+        """One sentence."""
+        facts = []
+        if self.low is not None and self.high is not None:
+            facts.append(f"95 % interval {self.low:.4f} to {self.high:.4f}")
+        elif self.se is not None:
+            facts.append(f"standard error {self.se:.4f}")
+        if self.null is not None:
+            beyond = "" if self.null_high is None else f", and more than {self.null_high:.4f} in one sample of twenty"
+            facts.append(f"a perfectly calibrated model would show {self.null:.4f} here{beyond}")
+        told = f" ({'; '.join(facts)})" if facts else ""
+        return "\n".join([f"{self.name}: {self.value:.4f}{told}", *(f"  {note}" for note in self.notes)])
