@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+# Where each public name lives; "" for a sub-package that is public itself.
 _HOMES = {
     "BetaScaling": "calibrators.parametric",
+    "CalibrantWarning": "arrays",
     "CalibratedClassifier": "calibrators.classifier",
     "Calibration": "export.document",
-    "CalibrantWarning": "arrays",
     "Certificate": "guarantees.certificates",
     "DocumentError": "export.document",
     "Grid": "numerics",
@@ -17,12 +18,21 @@ _HOMES = {
     "HistogramBinning": "calibrators.binning",
     "InputError": "arrays",
     "IsotonicCalibrator": "calibrators.isotonic",
+    "MapDisplay": "displays",
+    "PlanDisplay": "displays",
     "PlattScaling": "calibrators.parametric",
     "Refusal": "guarantees.certificates",
+    "ReliabilityDisplay": "displays",
     "Tally": "tallies",
+    "ValidityDisplay": "displays",
+    "Verdict": "verdict",
+    "check": "verdict",
+    "compare": "verdict",
     "crossfit": "calibrators.crossfit",
     "load": "export.document",
+    "metrics": "",
     "plan": "guarantees.planning",
+    "report": "report",
 }
 
 __all__ = sorted(_HOMES)
@@ -34,7 +44,8 @@ def __getattr__(name: str) -> Any:
         return import_module("calibrant.guarantees.provenance").library_version()
     if name not in _HOMES:
         raise AttributeError(f"module 'calibrant' has no attribute {name!r}")
-    value = getattr(import_module(f"calibrant.{_HOMES[name]}"), name)
+    home = _HOMES[name]
+    value = getattr(import_module(f"calibrant.{home}"), name) if home else import_module(f"calibrant.{name}")
     globals()[name] = value
     return value
 

@@ -51,6 +51,11 @@ class GroupedTally(Mapping[Any, Tally]):
     ) -> GroupedTally:
         """One tally per distinct value of ``groups``, on about 2^10 cells each; ``grid=None`` keeps them exact."""
         rows = check_rows(scores, y, sample_weight, weights=weights, groups=groups, positive=positive, kind=kind)
+        return cls.from_rows(rows, grid)
+
+    @classmethod
+    def from_rows(cls, rows: Rows, grid: Grid | None = SEGMENT_GRID) -> GroupedTally:
+        """One tally per distinct value of the groups of checked rows."""
         names, index = np.unique(cast(NDArray[Any], rows.groups), return_inverse=True)
         order = np.argsort(index, kind="stable")
         bounds = np.searchsorted(index[order], np.arange(len(names) + 1))

@@ -1,0 +1,304 @@
+"""What the pictures share: colours, axes in percent or log-odds, captions, and a legend that keeps off the data.
+
+Everything is said to single artists; the user's matplotlib settings are read and never written.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.numerics import CLAMP, Floats, expit, logit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+Place = Literal["upper left", "lower right", "upper right", "lower left", "center right", "center left", "upper center"]
+AxesKind = Literal["auto", "linear", "log-odds"]
+"""How probabilities are laid out; ``"auto"`` decides by the data."""
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+"""Okabe and Ito's colours, which colour-blind people tell apart, neighbours far apart in lightness."""
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (7, 2, 1, 2)), (0, (1, 1.2)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 3)))
+MARKERS = ("o", "s", "^", "D", "v", "P")
+PLACES: tuple[Place, ...] = (
+    "upper left",
+    "lower right",
+    "upper right",
+    "lower left",
+    "center right",
+    "center left",
+    "upper center",
+)
+"""Where a legend may go, dearest first."""
+BAND: dict[str, Any] = {"color": "0.6", "alpha": 0.5}
+"""Grey that is light on white and dark on black."""
+GUIDE = "0.45"
+
+RARE = 0.05
+"""Base rate below which, or above one minus which, ``axes="auto"`` takes log-odds."""
+FEWEST_ROWS = 20
+"""From fewer rows than this a base rate under 5 % cannot be seen, so ``"auto"`` stays linear."""
+
+NARROW = 250.0
+"""Width in points below which a legend takes smaller letters."""
+
+_GAP = 0.09
+"""Share of a log-odds axis between an end of its scale and the exact 0 or 1 beyond it."""
+_DECADES = 10.0 ** -np.arange(1, 10)
+_TICKS = np.concatenate(
+    [
+        [0.0, 1.0],
+        _DECADES,
+        1.0 - _DECADES,
+        [0.5],
+        2.0 * _DECADES,
+        1.0 - 2.0 * _DECADES,
+        5.0 * _DECADES,
+        1.0 - 5.0 * _DECADES,
+    ]
+)
+"""Ticks of a log-odds axis, dearest first."""
+
+
+def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    """The axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError('drawing needs matplotlib: pip install "calibrant[plot]"') from None
+    return plt.subplots(figsize=size, layout="constrained")[1]
+
+
+def figure_of(ax: Axes) -> Figure | SubFigure:
+    """The figure that holds the axes."""
+    figure = ax.figure
+    assert figure is not None
+    return figure
+
+
+def axes_kind(axes: AxesKind, rows: float, events: float) -> AxesKind:
+    """``axes``, with ``"auto"`` decided by the base rate."""
+    if axes != "auto":
+        return axes
+    rare = min(events, rows - events) < RARE * rows
+    return "log-odds" if rare and rows >= FEWEST_ROWS else "linear"
+
+
+class Layout(Protocol):
+    """A way to lay out probabilities on an axis."""
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Ends of the axis."""
+
+    def forward(self, p: NDArray[Any]) -> Floats:
+        """Place of each probability."""
+
+    def inverse(self, z: NDArray[Any]) -> Floats:
+        """Probability at each place."""
+
+    def set(self, ax: Axes, which: Literal["x", "y"]) -> None:
+        """Lay out one axis of ``ax``, with percentages at its ticks."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Probabilities from 0 to 1 as they are."""
+
+    limits: tuple[float, float] = (0.0, 1.0)
+
+    def forward(self, p: NDArray[Any]) -> Floats:
+        """Place of each probability."""
+        return np.asarray(p, dtype=np.float64)
+
+    def inverse(self, z: NDArray[Any]) -> Floats:
+        """Probability at each place."""
+        return np.asarray(z, dtype=np.float64)
+
+    def set(self, ax: Axes, which: Literal["x", "y"]) -> None:
+        """Lay out one axis of ``ax``, with percentages at its ticks."""
+        for step in (0.2, 0.25, 0.5):
+            ticks = np.arange(0.0, 1.0 + step / 2.0, step)
+            if _fit(ax, which, ticks, ticks / 1.04):
+                break
+        _set_ticks(ax, which, ticks)
+        # Markers and bars at 0 and 1 keep their other half.
+        getattr(ax, f"set_{which}lim")(-0.02, 1.02)
+
+
+@dataclass(frozen=True)
+class LogOdds:
+    r"""Log-odds from ``low`` to ``high``, then straight on to 0 and 1 when these are within the limits.
+
+    .. math:: z(p) = \operatorname{logit}(p) \text{ on } [l, h],\qquad
+              z(l) - g\,(1 - p/l) \text{ below},\qquad z(h) + g\,(p - h)/(1 - h) \text{ above},
+
+    where g is a fixed share of :math:`z(h) - z(l)`: the axis has a place for exact zeros and ones, as an observed rate
+    often is one.
+    """
+
+    low: float
+    high: float
+    limits: tuple[float, float]
+
+    @classmethod
+    def over(cls, low: float, high: float, *, zero: bool, one: bool) -> LogOdds:
+        """Scale over about [low, high]; ``zero`` and ``one`` say whether something lies beyond its ends."""
+        ends = logit(np.array([low, high]), CLAMP)
+        low, high = expit(ends + np.array([-0.35, 0.35])).tolist()
+        return cls(low, high, (0.0 if zero else low, 1.0 if one else high))
+
+    @property
+    def _ends(self) -> tuple[float, float, float]:
+        bottom, top = logit(np.array([self.low, self.high])).tolist()
+        return bottom, top, _GAP * (top - bottom)
+
+    def forward(self, p: NDArray[Any]) -> Floats:
+        """Place of each probability."""
+        p = np.asarray(p, dtype=np.float64)
+        gap = self._ends[2]
+        below = np.minimum(p, self.low) / self.low - 1.0
+        above = (np.maximum(p, self.high) - self.high) / (1.0 - self.high)
+        return np.asarray(logit(np.clip(p, self.low, self.high)) + gap * (below + above))
+
+    def inverse(self, z: NDArray[Any]) -> Floats:
+        """Probability at each place."""
+        z = np.asarray(z, dtype=np.float64)
+        bottom, top, gap = self._ends
+        below = self.low * np.minimum(z - bottom, 0.0) / gap
+        above = (1.0 - self.high) * np.maximum(z - top, 0.0) / gap
+        return np.asarray(expit(np.clip(z, bottom, top)) + below + above)
+
+    def set(self, ax: Axes, which: Literal["x", "y"]) -> None:
+        """Lay out one axis of ``ax``, with percentages at its ticks."""
+        getattr(ax, f"set_{which}scale")("function", functions=(self.forward, self.inverse))
+        ends = self.forward(np.array(self.limits))
+        room = 0.02 * np.ptp(ends)
+        wanted = np.unique(_TICKS, return_index=True)[1]
+        kept: list[float] = []
+        for tick in _TICKS[np.sort(wanted)]:
+            ticks = np.sort([*kept, tick])
+            if self.limits[0] <= tick <= self.limits[1] and _fit(ax, which, ticks, self.forward(ticks) / np.ptp(ends)):
+                kept.append(float(tick))
+        _set_ticks(ax, which, np.sort(kept))
+        getattr(ax, f"set_{which}lim")(*self.inverse(ends + np.array([-room, room])))
+
+
+def _fit(ax: Axes, which: Literal["x", "y"], ticks: Floats, places: Floats) -> bool:
+    """Whether the labels of ticks at ``places``, as shares of the axis, keep clear of each other."""
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
+
+    points = FontProperties(
+        size=rcParams["xtick.labelsize" if which == "x" else "ytick.labelsize"]
+    ).get_size_in_points()
+    length = (ax.bbox.width if which == "x" else ax.bbox.height) / figure_of(ax).dpi * 72.0
+    room = np.array([_width(percent(tick)) + 1.0 for tick in ticks]) if which == "x" else np.full(len(ticks), 2.0)
+    return bool((np.diff(places) * length >= points * (room[1:] + room[:-1]) / 2.0).all())
+
+
+def _width(text: str) -> float:
+    """Width of a percentage in ems, about: digits are wide, points and blanks narrow, the sign widest."""
+    digits = sum(letter.isdigit() for letter in text)
+    return 0.64 * digits + 0.32 * (len(text) - digits - 1) + 0.95
+
+
+def _set_ticks(ax: Axes, which: Literal["x", "y"], ticks: Floats) -> None:
+    getattr(ax, f"set_{which}ticks")(ticks, [percent(tick) for tick in ticks])
+    getattr(ax, f"set_{which}ticks")([], minor=True)
+
+
+def percent(p: float, digits: int = 12) -> str:
+    """A probability in percent, without trailing zeros or an exponent."""
+    return f"{np.format_float_positional(float(f'{100 * p:.{digits}g}'), trim='-')} %"
+
+
+def small_points() -> float:
+    """Size of small text, by the user's settings."""
+    from matplotlib.font_manager import FontProperties
+
+    return float(FontProperties(size="small").get_size_in_points())
+
+
+def width_in_points(ax: Axes) -> float:
+    """Width of the axes as they stand before any layout."""
+    return float(ax.bbox.width / figure_of(ax).dpi * 72.0)
+
+
+def settle(ax: Axes) -> None:
+    """Let the figure's layout, where it has one, give the axes their size."""
+    figure = figure_of(ax).canvas.figure
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
+def caption(ax: Axes, title: str, text: str) -> None:
+    """Title and a smaller caption above the axes, both flush left and the caption wrapped to their width."""
+    settle(ax)
+    points = small_points()
+    letters = max(int(width_in_points(ax) / (0.53 * points)), 24)
+    lines = [line for part in text.splitlines() for line in textwrap.wrap(part, letters)]
+    ax.annotate(
+        "\n".join(lines),
+        (0.0, 1.0),
+        (0.0, 5.0),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        va="bottom",
+        fontsize="small",
+        linespacing=1.25,
+    )
+    ax.set_title(title, loc="left", pad=10.0 + 1.3 * points * len(lines), fontweight="bold")
+
+
+def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> None:
+    """Legend where it covers least of the points in ``drawn``; all other parts of the picture must be there already."""
+    settle(ax)
+    size = "small" if width_in_points(ax) >= NARROW else "x-small"
+    legend = ax.legend(
+        *_in_order(ax), loc="upper left", fontsize=size, framealpha=0.9, borderaxespad=0.6, handlelength=2.4
+    )
+    legend.set_in_layout(False)
+    x, y = (np.concatenate([np.asarray(part[axis], dtype=np.float64) for part in drawn]) for axis in (0, 1))
+    points = ax.transData.transform(np.column_stack([x, y]))
+    points = points[np.isfinite(points).all(axis=1)]
+    covered: list[tuple[int, int]] = []
+    for turn, place in enumerate(PLACES):
+        legend.set_loc(place)
+        box = legend.get_window_extent().padded(3.0)
+        inside = (points >= [box.x0, box.y0]) & (points <= [box.x1, box.y1])
+        covered.append((int(inside.all(axis=1).sum()), turn))
+    legend.set_loc(PLACES[min(covered)[1]])
+
+
+def _in_order(ax: Axes) -> tuple[list[Any], list[str]]:
+    """Handles and labels of a legend, what lies on top first."""
+    handles, labels = ax.get_legend_handles_labels()
+    order = sorted(range(len(handles)), key=lambda place: (-handles[place].get_zorder(), place))
+    return [handles[place] for place in order], [labels[place] for place in order]
+
+
+def upright(x: Floats, low: Floats, high: Floats, per_bar: int = 12) -> tuple[Floats, Floats]:
+    """Points along bars from ``low`` to ``high`` at each x: what a legend must not cover."""
+    share = np.linspace(0.0, 1.0, per_bar)
+    return np.repeat(x, per_bar), (low[:, None] + (high - low)[:, None] * share).reshape(-1)
+
+
+def along(layout: Layout, x: Floats, y: Floats, per_piece: int = 12) -> tuple[Floats, Floats]:
+    """Points along a line between (x, y), evenly in the layout: what a legend must not cover."""
+    if len(x) < 2:
+        return x, y
+    u, v = layout.forward(x), layout.forward(y)
+    at = np.linspace(0, len(u) - 1, per_piece * min(len(u), 200))
+    steps = np.arange(len(u))
+    return layout.inverse(np.interp(at, steps, u)), layout.inverse(np.interp(at, steps, v))

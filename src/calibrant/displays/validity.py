@@ -1,0 +1,222 @@
+"""The validity curve: what share of rows is how close to the truth, seen and guaranteed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.arrays import InputError
+from calibrant.displays import style
+from calibrant.displays.style import Linear
+from calibrant.guarantees.certificates import Certificate
+from calibrant.metrics.bins import Scores
+from calibrant.metrics.validity import ValidityCurve, validity_curve
+from calibrant.numerics import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+CROWDED = 0.03
+"""Share of the axis below which half of the rows must lie for the axis to become logarithmic."""
+MOST_STEPS = 2_000
+"""Steps of a curve that a picture can show; of more, some are left out."""
+
+
+class ValidityDisplay:
+    r"""Validity curves: the share of rows whose score is within epsilon of the truth.
+
+    .. math:: V(\epsilon) = P\bigl[\,|S - E(Y \mid S)| \le \epsilon\,\bigr],\qquad \int_0^1 V = 1 - E|S - E(Y \mid S)|
+
+    for score S and label Y, as :func:`calibrant.metrics.validity.validity_curve` estimates it. Several curves of one
+    name are repetitions and are drawn as their mean with a band of one standard deviation. A certificate adds what is
+    guaranteed: simultaneous, the share of the calibration rows in bins whose own epsilon is at most this; marginal,
+    :math:`1 - \alpha` from its epsilon on.
+
+    Guarantee: the certificate's; the estimated curve has no finite-sample guarantee.
+    Cost: that of the curves; then O(steps).
+
+    Reference: 003 section 3.2.4 and Figure 4.2.
+
+    Attributes
+    ----------
+    curves
+        For each name, its curve or repetitions.
+    guaranteed
+        The certificate's curve, or None.
+    ax_, figure_
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.random(2000)
+    >>> display = ValidityDisplay.from_predictions(scores, rng.random(2000) < scores**2)
+    >>> sorted(display.data["curves"][0])
+    ['auc', 'epsilon', 'label', 'repetitions', 'sd', 'share']
+    """
+
+    ax_: Axes
+    figure_: Any
+
+    def __init__(
+        self, curves: Mapping[str, Sequence[ValidityCurve]], *, certificate: Certificate | None = None
+    ) -> None:
+        if not curves or not all(len(given) for given in curves.values()):
+            raise InputError("curves must hold at least one curve under each name")
+        if len(curves) > len(style.COLOURS):
+            raise InputError(f"at most {len(style.COLOURS)} names can be told apart, got {len(curves)}")
+        self.curves = {name: tuple(given) for name, given in curves.items()}
+        self.certificate = certificate
+        self.guaranteed = None if certificate is None else guaranteed_steps(certificate)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        scores: Scores,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        certificate: Certificate | None = None,
+        label: str = "estimated",
+        **options: Any,
+    ) -> ValidityDisplay:
+        """Compute the curve of rows, or of a tally alone; ``options`` are those of ``validity_curve``."""
+        curve = validity_curve(scores, y, sample_weight, **options)
+        return cls.from_curves({label: curve}, certificate=certificate)
+
+    @classmethod
+    def from_curves(
+        cls,
+        curves: Mapping[str, ValidityCurve | Sequence[ValidityCurve]] | Sequence[ValidityCurve] | ValidityCurve,
+        *,
+        certificate: Certificate | None = None,
+    ) -> ValidityDisplay:
+        """Picture of computed curves: one, repetitions of one, or a dict of either by name."""
+        named = curves if isinstance(curves, Mapping) else {"estimated": curves}
+        lists = {name: [one] if isinstance(one, ValidityCurve) else list(one) for name, one in named.items()}
+        return cls(lists, certificate=certificate)
+
+    # -------------------------------------------------------------------------------------------------------- data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Every number in the picture, as plain lists."""
+        shown = []
+        for name, given in self.curves.items():
+            epsilon, mean, sd = _mean_and_sd(given)
+            shown.append(
+                {
+                    "label": name,
+                    "repetitions": len(given),
+                    "epsilon": epsilon.tolist(),
+                    "share": mean.tolist(),
+                    "sd": sd.tolist() if len(given) > 1 else None,
+                    "auc": _area(given),
+                }
+            )
+        sure = self.guaranteed
+        promise = None if sure is None else {"epsilon": sure[0].tolist(), "share": sure[1].tolist()}
+        return {"display": "validity", "curves": shown, "guaranteed": promise}
+
+    @property
+    def caption(self) -> str:
+        """What the picture shows, in words."""
+        text = "Share of the rows whose score is within epsilon of the event rate at that score; higher is better."
+        if any(len(given) > 1 for given in self.curves.values()):
+            text += " Bands: one standard deviation over repetitions."
+        return text
+
+    # ----------------------------------------------------------------------------------------------------- drawing
+
+    def plot(self, ax: Axes | None = None) -> ValidityDisplay:
+        """Draw on ``ax``, or on a new figure."""
+        ax = style.new_axes(ax, (6.0, 4.4))
+        self.ax_, self.figure_ = ax, style.figure_of(ax)
+        start, end = self._range()
+        if start > 0.0:
+            ax.set_xscale("log")
+        ax.set_xlim(start, end)
+        ax.set_ylim(-0.02, 1.02)
+        drawn = [self._draw(ax, place, start, end) for place in range(len(self.curves))]
+        if self.guaranteed is not None and self.certificate is not None:
+            x, share = _corners(*self.guaranteed, start, end)
+            sure = style.percent(1.0 - self.certificate.alpha, 6)
+            ink = ax.xaxis.label.get_color()
+            ax.plot(x, share, color=ink, linewidth=1.2, linestyle=(0, (1, 1)), label=f"guaranteed, confidence {sure}")
+            drawn.append(style.along(Linear(), x, share))
+        ticks = np.linspace(0.0, 1.0, 6)
+        ax.set_yticks(ticks, [style.percent(tick) for tick in ticks])
+        ax.set_xlabel("Epsilon")
+        ax.set_ylabel("Share of rows within epsilon")
+        style.caption(ax, "Validity curve", self.caption)
+        style.place_legend(ax, drawn)
+        return self
+
+    def _draw(self, ax: Axes, place: int, start: float, end: float) -> tuple[Floats, Floats]:
+        name, given = list(self.curves.items())[place]
+        epsilon, mean, sd = _mean_and_sd(given)
+        x, share = _corners(epsilon, mean, start, end)
+        look = len(self.curves) - 1 - place  # the last curve is the solid one, as in a reliability diagram
+        colour, dash = style.COLOURS[look], style.DASHES[look]
+        if len(given) > 1:
+            spread = _corners(epsilon, sd, start, end)[1]
+            low, high = np.clip(share - spread, 0.0, 1.0), np.clip(share + spread, 0.0, 1.0)
+            ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0.0)
+        ax.plot(
+            x, share, color=colour, linestyle=dash, linewidth=1.8, label=f"{name} (area {_area(given):.3f})", zorder=3
+        )
+        return style.along(Linear(), x, share)
+
+    def _range(self) -> tuple[float, float]:
+        """Epsilons to show, up to where all rows are; from 0, or, where most rows would crowd there, from the least."""
+        steps = [_mean_and_sd(given)[:2] for given in self.curves.values()]
+        steps += [] if self.guaranteed is None else [self.guaranteed]
+        end = min(max(1.12 * max(float(epsilon[-1]) for epsilon, _ in steps), 1e-6), 1.0)
+        halfway = min(float(epsilon[np.searchsorted(share, 0.5 * share[-1])]) for epsilon, share in steps)
+        least = min(float(epsilon[epsilon > 0.0].min(initial=end)) for epsilon, _ in steps)
+        crowded = halfway < CROWDED * end
+        return (max(0.8 * least, 1e-3 * end) if crowded else 0.0), end
+
+
+def guaranteed_steps(certificate: Certificate) -> tuple[Floats, Floats]:
+    """What a certificate promises about the share of rows within each epsilon.
+
+    Examples
+    --------
+    >>> from calibrant import HistogramBinning
+    >>> cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 50 + [0.8] * 50, [0, 1] * 50)
+    >>> epsilon, share = guaranteed_steps(cal.certificate(0.1))
+    >>> epsilon.round(3).tolist(), share.tolist()
+    ([0.145], [1.0])
+    """
+    if certificate.mode == "marginal":
+        return np.array([certificate.epsilon]), np.array([1.0 - certificate.alpha])
+    promised = certificate.promised
+    widths, rows = certificate.half_widths[promised], certificate.rows[promised]
+    epsilon, index = np.unique(widths, return_inverse=True)
+    share = np.cumsum(np.bincount(index, rows)) / (certificate.n + certificate.uncovered_rows)
+    return epsilon, share
+
+
+def _mean_and_sd(curves: Sequence[ValidityCurve]) -> tuple[Floats, Floats, Floats]:
+    """Where any repetition steps, and mean and standard deviation of all of them there."""
+    epsilon = np.unique(np.concatenate([one.epsilon for one in curves]))
+    if len(epsilon) > MOST_STEPS:
+        epsilon = epsilon[np.linspace(0, len(epsilon) - 1, MOST_STEPS).round().astype(np.intp)]
+    shares = np.array([one.at(epsilon) for one in curves])
+    sd = shares.std(axis=0, ddof=1) if len(curves) > 1 else np.zeros_like(epsilon)
+    return epsilon, shares.mean(axis=0), sd
+
+
+def _area(curves: Sequence[ValidityCurve]) -> float:
+    return float(np.mean([one.auc for one in curves]))
+
+
+def _corners(epsilon: Floats, share: Floats, start: float, end: float) -> tuple[Floats, Floats]:
+    """Corners of the steps from ``start`` to ``end``."""
+    x = np.concatenate([[start], np.repeat(np.clip(epsilon, start, end), 2), [end]])
+    return x, np.concatenate([[0.0, 0.0], np.repeat(share, 2)])

@@ -1,0 +1,166 @@
+"""Logistic regression of labels on the log-odds of the score, with standard errors: what recalibration reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from calibrant.metrics.estimates import Estimate
+from calibrant.numerics import CLAMP, Floats, logit
+from calibrant.solvers import Pieces, fit_logistic
+from calibrant.tallies import Tally
+
+Z = 1.959963984540054
+"""Normal quantile of a 95 % interval."""
+
+KEPT_ROWS = 1 << 20
+"""Up to this many rows the log-odds are kept between passes, beyond it they are computed anew."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogOdds:
+    """A tally of probabilities with what the regressions ask of it."""
+
+    tally: Tally
+    expected: float
+    moved: float
+    low: float
+    high: float
+    """Lowest and highest log-odds."""
+    apart: bool
+    """A threshold on the score separates the classes."""
+
+    @classmethod
+    def of(cls, tally: Tally) -> LogOdds:
+        """One pass over the tally."""
+        expected = moved = 0.0
+        ends, hits, misses = ([math.inf, -math.inf] for _ in range(3))
+        for scores, n, events in tally.pieces():
+            expected += float((n * scores).sum())
+            moved += float(n[(scores < CLAMP) | (scores > 1.0 - CLAMP)].sum())
+            z = logit(scores)
+            for span, among in ((ends, slice(None)), (hits, events > 0), (misses, events < n)):
+                found = z[among]
+                if len(found):
+                    span[0], span[1] = min(span[0], float(found[0])), max(span[1], float(found[-1]))
+        apart = ends[0] < ends[1] and (misses[1] <= hits[0] or hits[1] <= misses[0])
+        return cls(tally, expected, moved, ends[0], ends[1], apart)
+
+    @property
+    def total(self) -> float:
+        """Rows, or sum of weights."""
+        return float(self.tally.total)
+
+    @property
+    def observed(self) -> float:
+        """Events."""
+        return float(self.tally.positives)
+
+    @property
+    def one_class(self) -> bool:
+        """Whether intercept and slope are undefined for want of events or of non-events."""
+        return not 0.0 < self.observed < self.total
+
+    @property
+    def shrink(self) -> float:
+        """Rows that a unit of weight is worth."""
+        return self.tally.effective_size / self.total
+
+    def notes(self) -> tuple[str, ...]:
+        """What the reader must know about these data."""
+        notes = []
+        if self.moved:
+            what = "rows have" if self.tally.counts else "of the weight has"
+            notes.append(f"{self.moved:,.6g} {what} a score within 2^-32 of 0 or 1, which enters as if it were there")
+        if self.one_class:
+            notes.append("only one class is present: intercept, slope and E/O are not defined")
+        elif self.low == self.high:
+            notes.append("the score is constant: a slope is not defined")
+        elif self.apart:
+            notes.append("the classes are separated by the score: the slope has no finite estimate")
+        return tuple(notes)
+
+    def pieces(self, centre: float = 0.0, spread: float = 1.0) -> Pieces:
+        """Passes for the solver: standardised log-odds and 1; kept where they fit into memory easily."""
+
+        def run() -> Iterator[tuple[Floats, Floats, Floats]]:
+            for scores, n, events in self.tally.pieces():
+                z = (logit(scores) - centre) / spread
+                yield np.stack([z, np.ones(len(z))]), n.astype(np.float64), events.astype(np.float64)
+
+        if self.tally.effective_size > KEPT_ROWS:
+            return run
+        once = list(run())
+        return lambda: once
+
+
+def fit_intercept(data: LogOdds) -> Estimate:
+    """The shift of all log-odds at which expected events equal the observed ones."""
+    name = "intercept, slope held at 1"
+    if data.one_class:
+        return Estimate(name, math.nan)
+    pieces = data.pieces()
+    base = math.log(data.observed / (data.total - data.observed))
+
+    def excess(shift: float) -> float:
+        return sum(float((n * expit(x[0] + shift) - e).sum()) for x, n, e in pieces()) / data.total
+
+    # At the ends of this bracket every probability lies on one side of the base rate.
+    low, high = base - data.high, base - data.low
+    shift = low if low == high else float(brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-13, rtol=1e-13))
+    information = 0.0
+    for x, n, _ in pieces():
+        p = expit(x[0] + shift)
+        information += float((n * (p * (1.0 - p))).sum())
+    return _normal(name, shift, 1.0 / (information * data.shrink))
+
+
+def fit_slope(data: LogOdds) -> tuple[Estimate, Estimate, tuple[tuple[float, float], tuple[float, float]]]:
+    """Slope, the intercept beside it, and their covariances."""
+    names = ("slope", "intercept beside the slope")
+    if data.one_class or data.low == data.high or data.apart:
+        nan = math.nan
+        return Estimate(names[0], nan), Estimate(names[1], nan), ((nan, nan), (nan, nan))
+    centre, spread = (data.low + data.high) / 2.0, (data.high - data.low) / 2.0
+    pieces = data.pieces(centre, spread)
+    fit = fit_logistic(pieces, 2)
+    information = np.zeros((2, 2))
+    for x, n, _ in pieces():
+        p = expit(np.einsum("j,jc->c", fit.coefficients, x))
+        information += np.einsum("jc,kc->jk", x * (n * (p * (1.0 - p))), x)
+    back = np.array([[1.0 / spread, 0.0], [-centre / spread, 1.0]])  # from standardised to plain log-odds
+    covariance = np.einsum("ij,jk,lk->il", back, np.linalg.inv(information * data.shrink), back)
+    slope, beside = np.einsum("ij,j->i", back, fit.coefficients)
+    (a, b), (c, d) = covariance.tolist()
+    return _normal(names[0], float(slope), a), _normal(names[1], float(beside), d), ((a, b), (c, d))
+
+
+def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
+    """Expected over observed and its inverse; the interval is normal on the log scale."""
+    names = ("expected over observed (E/O)", "observed over expected (O/E)")
+    if not (data.observed > 0.0 and data.expected > 0.0):
+        values = [math.nan if not below else above / below for above, below in _both(data)]
+        return Estimate(names[0], values[0]), Estimate(names[1], values[1])
+    rho = data.observed / data.expected
+    squares = 0.0
+    for scores, n, events in data.tally.pieces():
+        squares += float((events * (1.0 - rho * scores) ** 2 + (n - events) * (rho * scores) ** 2).sum())
+    se = math.sqrt(squares / data.shrink) / data.observed
+    out = []
+    for name, value in zip(names, (1.0 / rho, rho), strict=True):
+        out.append(Estimate(name, value, se=value * se, low=value * math.exp(-Z * se), high=value * math.exp(Z * se)))
+    return out[0], out[1]
+
+
+def _both(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
+    return (data.expected, data.observed), (data.observed, data.expected)
+
+
+def _normal(name: str, value: float, variance: float) -> Estimate:
+    se = math.sqrt(variance)
+    return Estimate(name, value, se=se, low=value - Z * se, high=value + Z * se)

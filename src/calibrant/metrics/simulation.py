@@ -1,0 +1,209 @@
+"""Measures for simulations, where the true probability of every row is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, SupportsFloat
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import check_length, read_floats
+from calibrant.metrics.bins import Scores
+from calibrant.metrics.estimates import Estimate
+from calibrant.numerics import Floats
+from calibrant.tallies import Tally
+
+Weights = NDArray[np.int64] | NDArray[np.float64]
+
+
+def probabilistic_count(scores: Scores, weights: ArrayLike | None = None) -> Estimate:
+    r"""Probabilistic count: how many different scores a predictor gives, as the odds of meeting one twice see it.
+
+    .. math:: \mathrm{PC} = \frac{1}{P[f(x) = f(x')]} = \frac{1}{\sum_i p_i^2},
+
+    where :math:`p_i` is the share of the weight at the i-th distinct score and :math:`x, x'` are drawn independently.
+    It is at most the number of distinct scores, and equal to it only when all are equally frequent. Scores may be any
+    finite numbers. A tally's cells are its scores: exact from an exact tally, lower on a grid that joins scores.
+
+    Notes
+    -----
+    Guarantee: exact for the distribution given; as an estimate from a sample of rows it is biased downwards.
+    Cost: one sort, or O(cells) from a tally. Reference: 003 Definition 5, Theorem 7.
+
+    Examples
+    --------
+    >>> round(float(probabilistic_count([0.1, 0.4, 0.8], [0.25, 0.25, 0.5])), 4)
+    2.6667
+    """
+    if isinstance(scores, Tally):
+        if weights is not None:
+            raise InputError("a tally holds its weights already: pass it alone")
+        mass: NDArray[Any] = scores.n
+    else:
+        values = _finite(scores, "scores")
+        weight = _weights(weights, len(values))
+        values, weight = values[weight > 0], weight[weight > 0]
+        mass = np.bincount(np.unique(values, return_inverse=True)[1], weight)
+    if not len(mass):
+        raise InputError("the tally is empty: there is nothing to measure")
+    shares = mass / mass.sum()
+    return Estimate("probabilistic count", float(1.0 / (shares**2).sum()))
+
+
+def kendall_tau(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None) -> Estimate:
+    r"""Probabilistic Kendall's tau: whether scores rise with the true probabilities.
+
+    .. math:: \mathrm{KT} = 1 - 2\, P\bigl[(\eta(x) - \eta(x'))(f(x) - f(x')) < 0 \bigm| x \ne x'\bigr],
+
+    where :math:`f` are the scores, :math:`\eta` the true probabilities and :math:`x, x'` independent draws of rows by
+    weight. Each row is a point of the domain by itself, so a row of weight 2 is not two rows: the pair of these two
+    would count as different and agreeing. Ties in either are not discordant: a constant score has tau 1, unlike in
+    scipy. With a single row of weight above 0 it is not defined: NaN and a note.
+
+    Notes
+    -----
+    Guarantee: exact for the distribution given; without weights, pairs are counted exactly.
+    Cost: O(n log n). Reference: 003 Definition 6.
+
+    Examples
+    --------
+    >>> round(float(kendall_tau([0.1, 0.2, 0.3], [0.2, 0.1, 0.9])), 4)
+    0.3333
+    """
+    values, chances = _finite(scores, "scores"), _probabilities(truth, "truth")
+    check_length(chances, "truth", len(values))
+    mass = _weights(weights, len(values))
+    order = np.lexsort((chances, values))
+    order = order[mass[order] > 0]
+    ranks, mass = np.unique(chances[order], return_inverse=True)[1].astype(np.int64), mass[order]
+    pairs = float((_before(mass) * mass).sum())
+    if not pairs > 0.0:
+        return Estimate("probabilistic Kendall's tau", math.nan, notes=("not defined: there is no pair of points",))
+    return Estimate("probabilistic Kendall's tau", 1.0 - 2.0 * _inversions(ranks, mass) / pairs)
+
+
+def theoretical_error(
+    scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None, *, p: float = 1.0
+) -> Estimate:
+    r"""Theoretical calibration error: mean distance of the scores from the true probabilities.
+
+    .. math:: \Bigl(\sum_i w_i\, |f(x_i) - \eta(x_i)|^p \Big/ \sum_i w_i\Bigr)^{1/p},
+
+    with scores :math:`f(x_i)`, true probabilities :math:`\eta(x_i)`, weights :math:`w_i` (1 by default) and
+    :math:`p \ge 1`; the source has p = 1, and ``math.inf`` gives the largest distance. It asks for more than
+    calibration: a calibrated score that ignores x has an error too.
+
+    Notes
+    -----
+    Guarantee: exact for the rows given. Cost: one pass. Reference: 003 Definition 8.
+
+    Examples
+    --------
+    >>> round(float(theoretical_error([0.2, 0.5], [0.1, 0.8])), 6)
+    0.2
+    """
+    if not p >= 1.0:
+        raise InputError(f"p must be 1 or more, got {p!r}")
+    values, chances = _probabilities(scores, "scores"), _probabilities(truth, "truth")
+    check_length(chances, "truth", len(values))
+    mass = _weights(weights, len(values))
+    gaps = np.abs(values - chances)[mass > 0]
+    mass = mass[mass > 0]
+    largest = float(gaps.max())
+    name = f"theoretical calibration error, p = {p:g}"
+    if math.isinf(p) or largest == 0.0:
+        return Estimate(name, largest)
+    # Relative to the largest gap, since a high power of a small number is 0 in floating point.
+    mean = float((mass * (gaps / largest) ** p).sum() / mass.sum())
+    return Estimate(name, largest * mean ** (1.0 / p))
+
+
+def metric_bias(metric_values: Sequence[SupportsFloat], theoretical_errors: Sequence[SupportsFloat]) -> Estimate:
+    r"""Mean absolute deviation of a metric from the theoretical error, over repeated experiments.
+
+    .. math:: \frac{1}{m} \sum_{i=1}^m |\mu_i - \mathrm{TCE}_i|,
+
+    where :math:`\mu_i` is the metric and :math:`\mathrm{TCE}_i` the theoretical error in experiment i. The source calls
+    it the metric's bias; deviations up and down do not cancel here, so it is not a bias in the usual sense and is never
+    negative. Numbers and estimates are taken alike.
+
+    Notes
+    -----
+    Guarantee: none in finite samples; the standard error is that of a mean of m experiments, from two on.
+    Cost: O(m). Reference: 003 Definition 9.
+
+    Examples
+    --------
+    >>> round(float(metric_bias([0.10, 0.14], [0.12, 0.13])), 6)
+    0.015
+    """
+    values = np.array([float(value) for value in metric_values])
+    errors = np.array([float(value) for value in theoretical_errors])
+    if not len(values) or len(values) != len(errors):
+        sizes = f"{len(values)} metric_values and {len(errors)} theoretical_errors"
+        raise InputError(f"got {sizes}: pass one of each for every experiment, and at least one")
+    gaps = np.abs(values - errors)
+    se = float(gaps.std(ddof=1) / math.sqrt(len(gaps))) if len(gaps) > 1 else None
+    return Estimate("mean absolute deviation from the theoretical error", float(gaps.mean()), se)
+
+
+def _inversions(ranks: NDArray[np.int64], mass: Weights) -> float:
+    """Sum of ``mass[i] * mass[j]`` over i < j with ``ranks[i] > ranks[j]``.
+
+    Bit by bit from the top: ``ranks`` stay grouped by the bits already seen, in their old order inside a group, so an
+    inversion shows at the first bit in which two ranks differ, as a 1 before a 0 of the same group.
+    """
+    total = 0.0
+    place = np.arange(len(ranks))
+    for bit in reversed(range(int(ranks.max()).bit_length())):
+        one, seen = (ranks >> bit & 1).astype(bool), ranks >> bit + 1
+        starts = np.flatnonzero(np.append(True, seen[1:] != seen[:-1]))
+        group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(seen)))
+        ones, zeros = _before(mass * one), _before((~one).astype(np.int64))
+        total += float(((ones - ones[starts][group]) * mass)[~one].sum())
+        zeros -= zeros[starts][group]
+        zeros_in_all = np.add.reduceat((~one).astype(np.int64), starts)[group]
+        moved = np.where(one, place + zeros_in_all - zeros, starts[group] + zeros)
+        ranks, mass = _moved(ranks, moved), _moved(mass, moved)
+    return total
+
+
+def _before(values: NDArray[Any]) -> NDArray[Any]:
+    """Sum of the entries before each."""
+    return np.append(values.dtype.type(0), np.cumsum(values)[:-1])
+
+
+def _moved(values: NDArray[Any], to: NDArray[np.intp]) -> NDArray[Any]:
+    out = np.empty_like(values)
+    out[to] = values
+    return out
+
+
+def _finite(values: ArrayLike, name: str) -> Floats:
+    column = read_floats(values, name)
+    if not len(column):
+        raise InputError(f"{name} is empty: pass at least one row")
+    if not np.isfinite(column).all():
+        raise InputError(f"{name} holds values that are missing or infinite: drop these rows")
+    return np.asarray(column + 0.0)
+
+
+def _probabilities(values: ArrayLike, name: str) -> Floats:
+    column = _finite(values, name)
+    if not ((column >= 0.0) & (column <= 1.0)).all():
+        raise InputError(f"{name} must hold probabilities in [0, 1]: pass the probabilities themselves")
+    return column
+
+
+def _weights(weights: ArrayLike | None, size: int) -> Weights:
+    if weights is None:
+        return np.ones(size, dtype=np.int64)
+    column = _finite(weights, "weights")
+    check_length(column, "weights", size)
+    if not ((column >= 0.0).all() and (column > 0.0).any()):
+        raise InputError("weights must not be negative, and one must be above 0: pass probabilities or counts")
+    # By a power of two, which changes no ratio: squares and sums of the largest weights stay inside the doubles.
+    return np.asarray(np.ldexp(column, -math.frexp(float(column.max()))[1]))

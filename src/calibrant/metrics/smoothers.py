@@ -1,0 +1,228 @@
+"""Flexible calibration curves: event rate as a function of the score, fitted on cells.
+
+Each ``fit_...`` takes scores (ascending and distinct), rows and events by cell, and returns an object with
+``at(scores)`` and ``notes``. Weights are repetition: a cell of n rows counts as n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.numerics import Floats, expit, logit
+from calibrant.solvers import fit_logistic, pool_adjacent
+
+Method = Literal["spline", "loess", "isotonic"]
+
+KNOT_QUANTILES = {5: (0.05, 0.275, 0.5, 0.725, 0.95), 4: (0.05, 0.35, 0.65, 0.95), 3: (0.1, 0.5, 0.9)}
+"""Where Harrell (2015, Table 2.3) puts the knots of a restricted cubic spline."""
+
+ROWS_PER_KNOT = 5
+"""Rows of the rarer class that each knot needs; with fewer, knots are given up."""
+
+SPAN, DELTA = 2.0 / 3.0, 0.01
+"""lowess in R: share of the rows in each local fit, and share of the range over which fits are interpolated."""
+
+
+class Curve(Protocol):
+    """A fitted curve."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader must know about the fit."""
+
+    def at(self, scores: Floats) -> Floats:
+        """Fitted event rate at these scores."""
+
+
+@dataclass(frozen=True, eq=False)
+class SplineCurve:
+    """Logistic regression on a restricted cubic spline of the log-odds."""
+
+    knots: Floats
+    coefficients: Floats
+    centre: float
+    spread: float
+    notes: tuple[str, ...] = ()
+
+    def at(self, scores: Floats) -> Floats:
+        """Fitted event rate at these scores."""
+        features = _spline_features((logit(scores) - self.centre) / self.spread, self.knots)
+        return expit(np.einsum("j,jc->c", self.coefficients, features[: len(self.coefficients)]))
+
+
+@dataclass(frozen=True, eq=False)
+class LineCurve:
+    """Straight lines between fitted points, level beyond the ends."""
+
+    scores: Floats
+    rates: Floats
+    notes: tuple[str, ...] = ()
+
+    def at(self, scores: Floats) -> Floats:
+        """Fitted event rate at these scores."""
+        return np.asarray(np.interp(scores, self.scores, self.rates))
+
+
+@dataclass(frozen=True, eq=False)
+class StepCurve:
+    """Rates that change where a block begins."""
+
+    starts: Floats
+    rates: Floats
+    notes: tuple[str, ...] = ()
+
+    def at(self, scores: Floats) -> Floats:
+        """Fitted event rate at these scores."""
+        return np.asarray(self.rates[np.maximum(np.searchsorted(self.starts, scores, side="right") - 1, 0)])
+
+
+def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
+    """Maximum likelihood on five knots, or on as many as the data carry; NaN where no likelihood has a maximum."""
+    z = logit(scores)
+    hits, misses = float(events.sum()), float((n - events).sum())
+    if not (hits > 0.0 and misses > 0.0):
+        return _undefined("only one class is present: the likelihood has no maximum")
+    if _separated(z, n, events):
+        return _undefined("the classes are separated by the score: the likelihood has no maximum")
+    centre, spread = (z[0] + z[-1]) / 2.0, max((z[-1] - z[0]) / 2.0, 1e-9)
+    unit, rows, observed = (z - centre) / spread, n.astype(np.float64), events.astype(np.float64)
+    for knots in _knot_choices(unit, rows, min(hits, misses)):
+        features = _spline_features(unit, knots)
+        size = len(features) if z[-1] > z[0] else 1
+        cells = [(features[:size], rows, observed)]
+        fit = fit_logistic(lambda cells=cells: cells, size)  # type: ignore[misc]
+        if fit.converged:
+            notes = () if len(knots) == 5 else (f"the data carry {_shape(knots, size)}, not five knots",)
+            return SplineCurve(knots, fit.coefficients, centre, spread, notes)
+    return _undefined("Newton's method did not settle")
+
+
+def _knot_choices(unit: Floats, rows: Floats, rarer: float) -> list[Floats]:
+    choices = []
+    for count, shares in KNOT_QUANTILES.items():
+        knots = row_quantiles(unit, rows, shares)
+        if rarer >= ROWS_PER_KNOT * count and len(unit) > count and (np.diff(knots) > 1e-6).all():
+            choices.append(knots)
+    return [*choices, np.zeros(0)]
+
+
+def _shape(knots: Floats, size: int) -> str:
+    if len(knots):
+        return f"{len(knots)} knots"
+    return "a straight line on the log-odds" if size > 1 else "a constant"
+
+
+def _spline_features(unit: Floats, knots: Floats) -> Floats:
+    """Rows: 1, the log-odds, and for all knots but two a cubic that is straight beyond the outer knots."""
+    columns = [np.ones(len(unit)), unit]
+    if len(knots):
+        *inner, before, last = knots
+        tail = [np.maximum(unit - knot, 0.0) ** 3 for knot in (before, last)]
+        scale = (last - knots[0]) ** 2
+        for knot in inner:
+            left, right = (last - knot) / (last - before), (before - knot) / (last - before)
+            columns.append((np.maximum(unit - knot, 0.0) ** 3 - left * tail[0] + right * tail[1]) / scale)
+    return np.stack(columns)
+
+
+def fit_lowess(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
+    """Local straight lines with tricube weights on the nearest two thirds of the rows, as R's lowess with iter = 0."""
+    rows, total = n.astype(np.float64), float(n.sum())
+    upto = np.cumsum(rows)
+    size = max(min(int(total), int(SPAN * total + 1e-7)), 2)
+    anchors = _anchors(scores)
+    first = _windows(scores, upto, scores[anchors], size)
+    rates = events / rows
+    fitted = [
+        _local_line(scores, rows, rates, upto, float(scores[anchor]), start, size)
+        for anchor, start in zip(anchors.tolist(), first.tolist(), strict=True)
+    ]
+    return LineCurve(scores[anchors], np.array(fitted))
+
+
+def _anchors(scores: Floats) -> NDArray[np.intp]:
+    """Cells at which a line is fitted: the first, the last, and the furthest within delta of each one before.
+
+    At most two of them fall into one delta, so there are about 200.
+    """
+    delta, last = DELTA * float(scores[-1] - scores[0]), len(scores) - 1
+    chosen = [0]
+    while chosen[-1] < last:
+        reach = int(np.searchsorted(scores, scores[chosen[-1]] + delta, side="right")) - 1
+        chosen.append(max(chosen[-1] + 1, reach))
+    return np.array(chosen)
+
+
+def _windows(scores: Floats, upto: Floats, centres: Floats, size: int) -> NDArray[np.intp]:
+    """Rank of the first of the ``size`` rows nearest to each centre, by bisection on the rank."""
+    low = np.zeros(len(centres), dtype=np.intp)
+    high = np.full(len(centres), max(int(upto[-1]) - size, 0), dtype=np.intp)
+    while (low < high).any():
+        middle = (low + high) // 2
+        settled = centres - _row(scores, upto, middle) <= _row(scores, upto, middle + size) - centres
+        low, high = np.where(settled, low, np.minimum(middle + 1, high)), np.where(settled, middle, high)
+    return low
+
+
+def _row(scores: Floats, upto: Floats, rank: NDArray[np.intp]) -> Floats:
+    """Score of the row of each rank, from 0."""
+    return np.asarray(scores[np.minimum(np.searchsorted(upto, rank, side="right"), len(scores) - 1)])
+
+
+def _local_line(
+    scores: Floats, rows: Floats, rates: Floats, upto: Floats, centre: float, start: int, size: int
+) -> float:
+    """Height at ``centre`` of the line fitted to the window that begins at rank ``start``."""
+    ends = _row(scores, upto, np.array([start, start + size - 1]))
+    reach = max(centre - float(ends[0]), float(ends[1]) - centre)
+    a = int(np.searchsorted(upto, start, side="right"))
+    b = int(np.searchsorted(scores, centre + 0.999 * reach, side="right"))
+    x, weight = scores[a:b], rows[a:b].copy()
+    weight[0] = upto[a] - start  # of a tied score the window may hold only some rows
+    distance = np.abs(x - centre)
+    if reach > 0.0:
+        kernel = np.where(distance <= 0.001 * reach, 1.0, (1.0 - np.minimum(distance / reach, 1.0) ** 3) ** 3)
+        weight *= np.where(distance <= 0.999 * reach, kernel, 0.0)
+    weight /= weight.sum()
+    mean = float((weight * x).sum())
+    spread = float((weight * (x - mean) ** 2).sum())
+    if spread > (0.001 * float(scores[-1] - scores[0])) ** 2:
+        weight *= 1.0 + (centre - mean) / spread * (x - mean)
+    return float((weight * rates[a:b]).sum())
+
+
+def fit_isotonic(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
+    """Isotonic regression: rates of the pooled blocks."""
+    starts = pool_adjacent(n, events)
+    return StepCurve(scores[starts], np.add.reduceat(events, starts) / np.add.reduceat(n, starts))
+
+
+SMOOTHERS: dict[str, Callable[[Floats, NDArray[Any], NDArray[Any]], Curve]] = {
+    "spline": fit_spline,
+    "loess": fit_lowess,
+    "isotonic": fit_isotonic,
+}
+
+
+def _separated(z: Floats, n: NDArray[Any], events: NDArray[Any]) -> bool:
+    """Whether a threshold on z, which is not constant, has all events on one side and all others on the other side."""
+    hits, misses = z[events > 0], z[events < n]
+    return bool(z[0] < z[-1] and (misses[-1] <= hits[0] or hits[-1] <= misses[0]))
+
+
+def row_quantiles(values: Floats, n: NDArray[Any], shares: tuple[float, ...]) -> Floats:
+    """Quantiles of ascending values repeated n times each, interpolated between rows as R and numpy do by default."""
+    upto = np.cumsum(n.astype(np.float64))
+    place = (upto[-1] - 1.0) * np.asarray(shares) * (1.0 + 1e-15)
+    rank = np.floor(place).astype(np.intp)
+    low, high = _row(values, upto, rank), _row(values, upto, rank + 1)
+    return np.asarray(low + (place - rank) * (high - low))
+
+
+def _undefined(why: str) -> Curve:
+    return LineCurve(np.array([0.0, 1.0]), np.full(2, np.nan), (why,))

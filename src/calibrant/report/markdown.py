@@ -1,0 +1,53 @@
+"""A report as Markdown: the same sections and tables, without the picture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from calibrant.report.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
+
+
+def write_markdown(title: str, subtitle: str, sections: Iterable[Section]) -> str:
+    """The text; whatever could be read as markup is escaped."""
+    lines = [f"# {_safe(title)}", "", _safe(subtitle)]
+    for section in sections:
+        blocks = [line for block in section.blocks for line in _block(block)]
+        lines += ["", f"## {_safe(section.heading)}", *blocks]
+    return "\n".join(lines) + "\n"
+
+
+def _block(block: Block) -> list[str]:
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Bullets):
+        return ["", *(f"- {_safe(item)}" for item in block.items)]
+    if isinstance(block, Headline):
+        return ["", f"**{_safe(block.text)}**"]
+    if isinstance(block, Picture):
+        return ["", f"{_safe(block.label)} The picture is in the HTML form of this report."]
+    return ["", _safe(block)]
+
+
+def _table(table: Table) -> list[str]:
+    lines = ["", f"{_safe(table.caption)}:", "", _line(table.head)]
+    lines.append("|" + "|".join([":--", *["--:"] * (len(table.head) - 1)]) + "|")
+    lines += [_line(row) for row in table.rows]
+    return lines + [line for note in table.notes for line in ("", _safe(note))]
+
+
+def _line(cells: Iterable[Cell]) -> str:
+    texts = (_safe(cell.word if isinstance(cell, Mark) else cell) for cell in cells)
+    return "| " + " | ".join(texts) + " |"
+
+
+def _safe(text: str) -> str:
+    r"""On one line, with every character escaped that Markdown or HTML could act on.
+
+    Examples
+    --------
+    >>> print(_safe("a|b <i> *c* __d__ [e](f) 1.5"))
+    a\|b &lt;i&gt; \*c\* \_\_d\_\_ \[e\](f) 1.5
+    """
+    plain = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", plain)

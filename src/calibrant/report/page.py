@@ -1,0 +1,138 @@
+"""A report as one HTML file that needs nothing else: no script, no font, no address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from html import escape
+
+from calibrant.report.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
+
+COLOURS = {"good": "#009E73", "warn": "#E69F00", "bad": "#D55E00", "none": "#767676"}
+"""Okabe and Ito's, as in the verdict; the word beside a colour says the same."""
+
+CSS = """
+:root{color-scheme:light}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:68rem;padding:1.2rem 1rem 3rem;background:#fff;color:#1a1a1a;
+font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
+h1{font-size:1.6rem;line-height:1.25;margin:0 0 .2rem}
+h2{font-size:1.2rem;line-height:1.3;margin:2.2rem 0 .6rem;padding-top:.6rem;border-top:1px solid #d0d0d0}
+p,li{max-width:46rem}
+h1,h2,p,li,th,td,figcaption{overflow-wrap:anywhere}
+ul{padding-left:1.2rem;margin:.6rem 0}
+li{margin:.25rem 0}
+.sub{color:#555;margin:0 0 1rem}
+nav{font-size:.875rem;color:#555;margin:0 0 1rem}
+nav ul{list-style:none;padding:0;margin:0;display:flex;flex-wrap:wrap;gap:.15rem .9rem}
+nav li{margin:0}
+a{color:#0072B2}
+.headline{border-left:.4rem solid;padding:.5rem .9rem;font-size:1.15rem;font-weight:600;background:#f6f6f6}
+.scroll{overflow-x:auto;margin:.9rem 0 .3rem}
+table{border-collapse:collapse;font-size:.875rem;line-height:1.35;font-variant-numeric:tabular-nums}
+caption{text-align:left;font-weight:600;padding:0 0 .4rem}
+th,td{padding:.28rem .5rem;text-align:right;vertical-align:top;border-bottom:1px solid #e4e4e4;
+overflow-wrap:normal;white-space:nowrap}
+thead th{border-bottom:2px solid #888;vertical-align:bottom;font-weight:600;max-width:8rem}
+th:first-child{text-align:left;padding-left:0}
+tbody th{font-weight:400}
+tbody th.wrap{min-width:8rem;max-width:20rem;overflow-wrap:anywhere}
+td.t,th.t{text-align:left}
+td.t{white-space:normal;min-width:9rem}
+td.m{text-align:left}
+thead th,tbody th.wrap{white-space:normal}
+.note{font-size:.84rem;color:#444;margin:.25rem 0 0}
+.mark::before{content:"";display:inline-block;width:.65em;height:.65em;border-radius:50%;background:currentColor;
+margin-right:.4em}
+.mark{white-space:nowrap}
+.mark b{font-weight:400;color:#1a1a1a}
+figure{margin:.8rem 0}
+figure svg{display:block;width:100%;max-width:34rem;height:auto}
+figcaption{font-size:.84rem;color:#444;max-width:46rem;margin-top:.5rem}
+@media (max-width:34rem){body{padding:.8rem .8rem 2rem}h1{font-size:1.35rem}th,td{padding:.25rem .45rem}
+tbody th.wrap{max-width:11rem}}
+@media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}.scroll{overflow:visible}
+h2{break-after:avoid}tr,figure,.headline{break-inside:avoid}thead{display:table-header-group}
+table{font-size:7.5pt}th,td{padding:.15rem .3rem}
+.mark::before,.headline{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
+"""
+
+LONG_NAME = 24
+"""Letters from which on a name may wrap."""
+
+Draw = Callable[[Picture], str]
+
+
+def write_html(title: str, subtitle: str, sections: Iterable[Section], draw: Draw) -> str:
+    """The page; ``draw`` turns a picture into an ``<svg>`` element."""
+    parts = list(sections)
+    links = "".join(f'<li><a href="#{part.key}">{escape(part.heading)}</a></li>' for part in parts)
+    body = "\n".join(_section(part, draw) for part in parts)
+    tones = "".join(f".{tone}{{color:{colour};border-color:{colour}}}" for tone, colour in COLOURS.items())
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{CSS}{tones}\n.headline{{color:#1a1a1a}}\n</style>\n</head>\n<body>\n"
+        f'<header>\n<h1>{escape(title)}</h1>\n<p class="sub">{escape(subtitle)}</p>\n'
+        f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n</header>\n<main>\n{body}\n</main>\n</body>\n</html>\n'
+    )
+
+
+def _section(section: Section, draw: Draw) -> str:
+    blocks = "\n".join(_block(block, draw) for block in section.blocks)
+    return (
+        f'<section aria-labelledby="{section.key}">\n<h2 id="{section.key}">{escape(section.heading)}</h2>\n'
+        f"{blocks}\n</section>"
+    )
+
+
+def _block(block: Block, draw: Draw) -> str:
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Bullets):
+        return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in block.items) + "</ul>"
+    if isinstance(block, Headline):
+        return f'<p class="headline {block.tone}">{escape(block.text)}</p>'
+    if isinstance(block, Picture):
+        return f"<figure>\n{draw(block)}\n<figcaption>{escape(block.caption)}</figcaption>\n</figure>"
+    return f"<p>{escape(block)}</p>"
+
+
+def _table(table: Table) -> str:
+    kinds = [_kind(table, place) for place in range(len(table.head))]
+    head = "".join(
+        f'<th scope="col"{_class("t" if kind else "")}>{escape(title)}</th>'
+        for title, kind in zip(table.head, kinds, strict=True)
+    )
+    long = any(len(str(row[0])) > LONG_NAME for row in table.rows)
+    rows = "\n".join(_row(row, kinds, _class("wrap" if long else "")) for row in table.rows)
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in table.notes)
+    caption = escape(table.caption)
+    return (
+        f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0"><table>\n<caption>{caption}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>\n{notes}"
+    )
+
+
+def _row(row: tuple[Cell, ...], kinds: list[str], first: str) -> str:
+    cells = "".join(f"<td{_class(kind)}>{_cell(cell)}</td>" for cell, kind in zip(row[1:], kinds[1:], strict=True))
+    return f'<tr><th scope="row"{first}>{_cell(row[0])}</th>{cells}</tr>'
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, Mark):
+        return f'<span class="mark {cell.tone}"><b>{escape(cell.word)}</b></span>'
+    return escape(cell)
+
+
+def _kind(table: Table, place: int) -> str:
+    """Marks ("m") and words ("t") start at the left, words wrap; figures ("") end at the right."""
+    cells = [row[place] for row in table.rows]
+    if any(isinstance(cell, Mark) for cell in cells):
+        return "m"
+    texts = [str(cell) for cell in cells]
+    words = table.words or any(len(text) > LONG_NAME for text in texts)
+    return "t" if words or not any(letter.isdigit() for text in texts for letter in text) else ""
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""

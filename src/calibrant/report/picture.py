@@ -1,0 +1,51 @@
+"""The reliability diagram as SVG text to be put into a page."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+from calibrant.displays import ReliabilityDisplay
+
+SIZE = (4.8, 4.9)
+"""Inches; small, so that the letters stay legible on a phone."""
+
+
+def draw_svg(display: ReliabilityDisplay, name: str, label: str) -> str:
+    """The display as an ``<svg>`` element: the same bytes for the same numbers, and ids that begin with ``name``.
+
+    Drawn in matplotlib's own defaults; the user's settings are neither used nor changed. No file format header, no
+    metadata, no namespace addresses: HTML needs none.
+    """
+    try:
+        from matplotlib import style
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(
+            'an HTML report needs matplotlib: pip install "calibrant[plot]"; Markdown and JSON do without it'
+        ) from None
+    text = io.StringIO()
+    settings: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9.0}
+    with style.context(["default", settings]):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        ax = figure.subplots()
+        display.plot(ax)
+        ax.set_title("", loc="left")  # title and caption stand in the page, where they wrap
+        for note in list(ax.texts):
+            note.remove()
+        figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
+    return _embedded(text.getvalue(), name, label)
+
+
+def _embedded(svg: str, name: str, label: str) -> str:
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body)
+    body = body.replace("xlink:href", "href")
+    body = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", body)
+    box = re.search(r'viewBox="[^"]*"', body)
+    assert box is not None
+    start = body.index(">", body.index("<svg")) + 1
+    return f'<svg {box.group()} role="img" aria-label="{label}">{body[start:]}'.strip()

@@ -1,0 +1,122 @@
+"""What a report says in sentences: methods with their sources, what is not shown, and the words used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from calibrant.report.blocks import Block, Bullets, Table
+from calibrant.report.figures import count, number, share
+from calibrant.report.styles import Style
+
+WORDS = (
+    ("{score}", "the probability that the model gives to the {event} of a {row}"),
+    ("{event}", "what the {score} is about: label 1"),
+    ("Calibrated", "of the {rows} with {score} p, a share p has the {event}, for every p"),
+    ("Predicted", "number of {events} that the {scores} promise: their sum"),
+    ("Chance", "the middle 95 % of the numbers of {events} that happen when every {score} is right"),
+    ("95 % interval", "made by a rule whose intervals hold the true value in 95 of 100 samples"),
+    ("p-value", "how often a calibrated model would look at least this bad"),
+    ("Adjusted p", "p-value that allows for having looked at many groups (Holm)"),
+    ("Intercept", "by how much the log-odds are off overall; 0 is ideal, above it the {scores} are too low"),
+    ("Slope", "how the log-odds are stretched; 1 is ideal, below it the {scores} are too extreme"),
+    ("E/O, O/E", "{events} expected over {events} observed, and the inverse; 1 is ideal"),
+    ("ICI", "mean distance between a smooth calibration curve and the diagonal, over {rows}"),
+    ("ECE", "mean distance between {rate} and mean {score} over bins of the {scores}"),
+    ("Debiased error", "root of the mean squared distance over bins, with what chance adds taken off"),
+    ("PDE", "as ECE, but each {score} by itself is compared with the rate of its bin"),
+    ("smECE", "distance after kernel smoothing, at the one bandwidth that equals the distance itself"),
+    ("ECCE", "how far {events} and {scores}, summed from the lowest {score} on, drift apart"),
+    ("Brier score", "mean squared distance of {score} and label"),
+    ("Log loss", "mean of minus the logarithm of the probability given to what happened, in nats"),
+    ("AUC", "how often a {row} with the {event} has the higher {score} of two; blind to calibration"),
+    ("Miscalibration", "part of a loss that isotonic recalibration takes off"),
+    ("Discrimination", "part of the base rate's loss that telling {rows} apart takes off"),
+    ("Uncertainty", "loss of the base rate alone"),
+    ("Net benefit", "{events} found, less false alarms at the price that the threshold implies"),
+)
+
+NOT_SHOWN = (
+    "Whether the model was trained on these {rows}. If it was, or if it was chosen or recalibrated on them, it looks "
+    "better here than it will on new ones.",
+    "{rows} that are not here. Where {rows} got into the data by a decision (accepted, treated, investigated), nothing "
+    "is said about the others.",
+    "Labels that had not arrived when the data were drawn. Late {events} count as none, so that the {scores} look too "
+    "high.",
+    "Wrong labels, and labels that mean something else than the {score} was made for.",
+    "Later times and other places. Calibration drifts; repeat this on newer {rows}.",
+    "Groups that were not looked at. A model can be calibrated over all {rows} and off for some of them.",
+    "Dependence between {rows} that was not declared: then intervals are too narrow and p-values too small.",
+    "Whether the {scores} are useful or fair. The base rate given to every {row} is calibrated too.",
+)
+
+
+def limits(numbers: Mapping[str, Any], style: Style) -> list[Block]:
+    """What these numbers cannot show, in plain words."""
+    return [Bullets(tuple(_upper(style.say(sentence)) for sentence in NOT_SHOWN))]
+
+
+def definitions(numbers: Mapping[str, Any], style: Style) -> list[Block]:
+    """One line for each word used."""
+    rows = tuple((_upper(style.say(word)), style.say(meaning)) for word, meaning in WORDS)
+    return [Table("One line each", ("word", "meaning"), rows, words=True)]
+
+
+def methods(numbers: Mapping[str, Any], style: Style) -> list[Block]:
+    """What was computed, how, after whom and with what."""
+    return [" ".join((_data(numbers, style), *(style.say(text) for text in _steps(numbers))))]
+
+
+def _data(numbers: Mapping[str, Any], style: Style) -> str:
+    verdict, software = numbers["verdict"], numbers["software"]
+    rate = share(numbers["events"] / numbers["rows"])
+    rows, events = count(numbers["rows"]), count(numbers["events"])
+    if numbers["counts"]:
+        told = f"{rows} {style.words['rows']} with {events} {style.words['events']} ({rate})"
+    else:
+        told = (
+            f"{style.words['rows']} with importance weights of {rows} in all, {events} of them on "
+            f"{style.words['events']} ({rate}), worth {number(numbers['effective_rows'])} unweighted ones"
+        )
+    cells = {
+        "exact": "every distinct value was kept",
+        "grid": f"they were counted in {numbers['cells']:,} cells, whose values agree to about a thousandth",
+        "bins": f"they came counted in {numbers['cells']:,} bins, each taken at its mean",
+    }[numbers["resolution"]]
+    clusters = "" if verdict["clusters"] is None else f" in {verdict['clusters']:,} cluster buckets"
+    return f"Computed with {software['name']} {software['version']} from {told}{clusters}. Of the predictions, {cells}."
+
+
+def _steps(numbers: Mapping[str, Any]) -> list[str]:
+    verdict = numbers["verdict"]
+    shift, stretch = verdict["tolerance"]
+    slope = "" if stretch is None else f" and a slope within {number(stretch)} of 1"
+    steps = [
+        "The verdict compares the joint likelihood region of calibration intercept and slope (Cox 1958) with a "
+        f"tolerance of {number(shift)} for the intercept{slope}: calibrated when the 95 % region lies inside, "
+        "miscalibrated when the 96 % region lies outside or when {events} in a tail or stretch of the {scores} are "
+        "beyond any tolerated model at 1 % (Hoeffding 1956).",
+        "The reliability diagram is the isotonic regression of labels on {scores} with a consistency band from 500 "
+        "simulations (Dimitriadis, Gneiting and Jordan 2021), and so is the decomposition of the losses.",
+        "Intervals of rates are Clopper and Pearson's (1934); ranges of chance are those of the Poisson-binomial "
+        "distribution, exact where its variance is below 40 and else normal with a correction for skewness "
+        "(Volkova 1996).",
+        "Intercept, slope and E/O: maximum likelihood and the delta method (Steyerberg 2019; Debray et al. 2017); "
+        "distances of the curve: a restricted cubic spline of the log-odds with 200 bootstrap samples (Austin and "
+        "Steyerberg 2019).",
+        "Errors: ECE (Naeini, Cooper and Hauskrecht 2015), debiased error (Kumar, Liang and Ma 2019), PDE (Torabian "
+        "2024), smECE (Blasiok and Nakkiran 2023), ECCE (Arrieta-Ibarra et al. 2022). AUC: standard error by DeLong, "
+        "DeLong and Clarke-Pearson (1988).",
+        "Tests: Spiegelhalter (1986), cumulative differences (Arrieta-Ibarra et al. 2022)"
+        + (", T-Cal (Lee et al. 2023)" if numbers["counts"] else "")
+        + " and, because it is asked for, Hosmer and Lemeshow (1980). Net benefit: Vickers and Elkin (2006).",
+    ]
+    if numbers["grades"] is not None:
+        steps.append("Lights: OeNB and FMA (2004); Jeffreys test: ECB (2019).")
+    if verdict["segments"] or verdict["periods"]:
+        steps.append("Segments and periods: two-sided p-values of chance, adjusted by Holm's method (1979).")
+    return steps
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,389 @@
+"""From numbers to sections: tables and sentences in the words of a style."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from calibrant.report.blocks import Block, Bullets, Headline, Mark, Picture, Section, Table, Tone
+from calibrant.report.figures import UNKNOWN, amount, count, number, p_value, percent, share, span
+from calibrant.report.prose import definitions, limits, methods
+from calibrant.report.styles import Style
+
+Numbers = Mapping[str, Any]
+
+MOST_SEGMENTS = 50
+"""Segments shown in a table; all of them are in the data."""
+
+STATES: dict[str, Tone] = {"calibrated": "good", "miscalibrated": "bad", "cannot tell": "warn"}
+LIGHTS: dict[str, Tone] = {"green": "good", "yellow": "warn", "red": "bad", "none": "none"}
+
+
+def sections(numbers: Numbers, style: Style) -> tuple[Section, ...]:
+    """The parts that have something to say, in the order of the style."""
+    parts = ((key, PARTS[key](numbers, style)) for key in style.order)
+    return tuple(Section(key, style.headings[key], tuple(blocks)) for key, blocks in parts if blocks)
+
+
+def _verdict(numbers: Numbers, style: Style) -> list[Block]:
+    verdict = numbers["verdict"]
+    facts = [style.retell(sentence) for sentence in verdict["sentences"]]
+    for key, noun in (("segments", "segment"), ("periods", "period")):
+        if verdict[key]:
+            facts.append(_count_off(verdict[key], noun))
+    facts += [f"Hint: {hint}" for hint in verdict["hints"]]
+    facts += [f"Note: {note}" for note in verdict["notes"]]
+    return [Headline(style.retell(verdict["headline"]), STATES[verdict["state"]]), Bullets(tuple(facts))]
+
+
+def _reliability(numbers: Numbers, style: Style) -> list[Block]:
+    picture = numbers["reliability"]
+    series = picture["series"][0]
+    drawn = "points are" if series["heaped"] else "line is"
+    level, beyond = share(picture["level"]), share(1.0 - picture["level"], 2)
+    outside = f"{share(series['outside'], 2)} of the rows"
+    label = style.say("Reliability diagram: {rate} against {score}. ") + f"{outside} lie outside the grey band."
+    caption = (
+        f"The {drawn} {style.words['rate']}s by isotonic regression; on the dotted diagonal every score is right. The "
+        f"grey is where {level} of perfectly calibrated models stay, at each place by itself. Outside it lie {outside}"
+        f"; a perfect model has about {beyond} there, or fewer. Below: how many rows have each score, those with the "
+        "event outlined."
+    )
+    if picture["axes"] == "log-odds":
+        caption += " Both axes are in log-odds, so that rare events can be seen."
+    return [Picture("reliability", style.retell(label), style.retell(caption))]
+
+
+def _groups(numbers: Numbers, style: Style) -> list[Block]:
+    rows = [
+        (
+            group["label"],
+            count(group["rows"]),
+            count(group["events"]),
+            amount(group["predicted"]),
+            span(group["chance"][0], group["chance"][1], "count"),
+            percent(group["mean_score"], unit=""),
+            percent(group["rate"], unit=""),
+            span(group["low"], group["high"], "percent").removesuffix(" %"),
+            "–" if group["ratio"] is None else f"{group['ratio']:.2f}",
+            _against_chance(group["events"], *group["chance"]),
+        )
+        for group in numbers["groups"]
+    ]
+    head = (
+        "{score}", "{rows}", "{events}", "predicted", "chance gives", "mean {score}, %", "{rate}, %",
+        "95 % interval, %", "ratio", "against chance",
+    )  # fmt: skip
+    exact = "exact (Clopper-Pearson)" if numbers["counts"] else "Clopper-Pearson at the effective number of rows"
+    notes = (
+        f"The interval is that of the rate, {exact}. Ratio: happened over predicted. Chance gives: the middle 95 % of "
+        "what happens when every {score} is right. "
+        f"With {len(rows)} groups, one outside is no surprise by itself.",
+    )
+    whole = "distinct {score}" if numbers["groups_are"] == "distinct scores" else "groups of about equally many {rows}"
+    return [_table(style, f"By {whole}", head, rows, notes)]
+
+
+def _recalibration(numbers: Numbers, style: Style) -> list[Block]:
+    found, curve = numbers["recalibration"], numbers["curve"]
+    lines: tuple[tuple[str, str, str, bool], ...] = (
+        ("intercept", "Intercept, slope held at 1 (calibration in the large)", "0", True),
+        ("slope", "Slope", "1", False),
+        ("slope_intercept", "Intercept beside the slope", "0", True),
+        ("expected_over_observed", "Expected over observed (E/O)", "1", False),
+        ("observed_over_expected", "Observed over expected (O/E)", "1", False),
+    )
+    rows = [
+        (
+            name,
+            number(found[key].get("value"), sign=signed),
+            span(found[key].get("low"), found[key].get("high")),
+            ideal,
+        )
+        for key, name, ideal, signed in lines
+    ]
+    names = {"ici": "ICI: mean distance of the curve", "e50": "E50: median distance", "e90": "E90: 90 % quantile",
+             "emax": "Emax: largest distance"}  # fmt: skip
+    errors = curve["se"] or [None] * 4
+    rows += [
+        (name, number(curve[key]), UNKNOWN if se is None else f"s.e. {number(se)}", "0")
+        for (key, name), se in zip(names.items(), errors, strict=True)
+    ]
+    notes = [
+        "Intercepts and slope are on the log-odds: a positive intercept means that {scores} are too low, a slope below "
+        "1 that they are too extreme. The verdict reads its level at the middle of the {scores} with the slope left "
+        "free, so its number can differ from the first line. Distances are biased upwards, so they have a standard "
+        "error (s.e.) and no interval."
+    ]
+    notes += [style.retell(_ended(note)) for note in dict.fromkeys((*found["notes"], *curve["notes"]))]
+    head = ("measure", "estimate", "95 % interval", "ideal")
+    return [_table(style, "What a recalibration would change", head, rows, (*notes, *_clusters(numbers)))]
+
+
+def _errors(numbers: Numbers, style: Style) -> list[Block]:
+    rows = [
+        (
+            error["name"],
+            number(error.get("value")),
+            number(error["se"]) if "se" in error else "–",
+            number(error.get("null")),
+            number(error.get("null_high")),
+            _above(error),
+        )
+        for error in numbers["errors"]
+    ]
+    head = ("error", "estimate", "standard error", "a perfect model shows", "at most, 19 times in 20", "in words")
+    notes = (
+        "No calibration error is 0 in a sample, not even for a perfect model: compare each with what a perfectly "
+        "calibrated model with these {scores} and this many {rows} would show.",
+        *(f"{error['name']}: {_ended(note)}" for error in numbers["errors"] for note in error.get("notes", ())),
+    )
+    return [_table(style, "Distance from calibration, in units of probability", head, rows, notes)]
+
+
+def _losses(numbers: Numbers, style: Style) -> list[Block]:
+    rows = [
+        (_name(score["name"]), number(score.get("value")), span(score.get("low"), score.get("high")),
+         number(score["null"]) if "null" in score else "–")
+        for score in numbers["scores"]
+    ]  # fmt: skip
+    head = ("measure", "estimate", "95 % interval", "if every {score} were right")
+    notes = ["Of losses less is better, of AUC more."]
+    notes += [
+        f"{_name(score['name'])}: {_ended(note)}" for score in numbers["scores"] for note in score.get("notes", ())
+    ]
+    return [
+        _table(style, "Losses and AUC", head, rows, notes),
+        *(_decomposition(parts, style) for parts in numbers["decompositions"]),
+    ]
+
+
+def _decomposition(parts: Numbers, style: Style) -> Table:
+    lines = (
+        ("miscalibration", "Miscalibration", "what recalibration could take off"),
+        ("discrimination", "Discrimination", "what telling {rows} apart takes off"),
+        ("uncertainty", "Uncertainty", "the loss of the base rate alone"),
+        ("loss", "Loss", "miscalibration - discrimination + uncertainty"),
+    )
+    whole = parts["uncertainty"]
+    rows = [
+        (
+            name,
+            number(parts[key]),
+            percent(parts[key] / whole) if whole and parts[key] is not None else "–",
+            style.say(what),
+        )
+        for key, name, what in lines
+    ]
+    fixable = parts.get("fixable")
+    notes = [f"At most {percent(fixable)} of the loss could be mended by recalibration (in-sample, so optimistic)."]
+    notes = notes if fixable is not None else []
+    notes += [_ended(note) for note in parts.get("notes", ())]
+    return _table(
+        style,
+        f"{_name(parts['name'])} recalibration (CORP)",
+        ("part", "value", "of uncertainty", "meaning"),
+        rows,
+        notes,
+    )
+
+
+def _tests(numbers: Numbers, style: Style) -> list[Block]:
+    rows = [
+        (
+            _name(test["name"]),
+            number(test["statistic"]),
+            p_value(test["p_value"]),
+            _evidence(test["p_value"]),
+            "; ".join(test["notes"]) or "–",
+        )
+        for test in numbers["tests"]
+    ]
+    notes = (
+        "A large p-value is no proof of calibration: with few {rows} every model passes, with very many none does. "
+        "Read these beside the size of the errors.",
+        *_clusters(numbers),
+    )
+    return [
+        _table(
+            style,
+            "Could a calibrated model have done this?",
+            ("test", "statistic", "p", "in words", "note"),
+            rows,
+            notes,
+        )
+    ]
+
+
+def _segments(numbers: Numbers, style: Style) -> list[Block]:
+    found = numbers["verdict"]["segments"]
+    if not found:
+        return []
+    more = len(found) - MOST_SEGMENTS
+    notes = [f"{more:,} more segments, which chance explains better, are in the JSON form of this report."] * (more > 0)
+    return [_scan(found[:MOST_SEGMENTS], "segment", "The least explicable by chance first", style, notes)]
+
+
+def _periods(numbers: Numbers, style: Style) -> list[Block]:
+    found = numbers["verdict"]["periods"]
+    if not found:
+        return []
+    return [_scan(_in_time(found), "period", "In the order of time, about equally many {rows} in each", style, ())]
+
+
+def _scan(found: Iterable[Numbers], what: str, caption: str, style: Style, notes: Iterable[str]) -> Table:
+    rows = [
+        (
+            f"{part['column']} {part['value']}" if what == "period" else f"{part['column']} = {part['value']}",
+            count(part["rows"]),
+            amount(part["predicted"]),
+            count(part["events"]),
+            span(part["low"], part["high"], "count"),
+            f"{part['events'] / part['predicted']:.2f}" if part["predicted"] else "–",
+            p_value(part["p_value"]),
+            _luck(part),
+        )
+        for part in found
+    ]
+    head = (what, "{rows}", "predicted", "happened", "chance gives", "ratio", "adjusted p", "in words")
+    told = (
+        f"Ratio: happened over predicted. p-values are adjusted by Holm's method for the number of {what}s looked at."
+    )
+    return _table(style, caption, head, rows, (*notes, told))
+
+
+def _decisions(numbers: Numbers, style: Style) -> list[Block]:
+    curve = numbers["decisions"]
+    rows = [
+        (share(at), amount(1000.0 * model), UNKNOWN if se is None else amount(1000.0 * se), amount(1000.0 * everyone),
+         _best(model, everyone))
+        for at, model, se, everyone in zip(
+            *(curve[key] for key in ("thresholds", "model", "se", "treat_all")), strict=True
+        )
+    ]  # fmt: skip
+    head = ("threshold", "model", "standard error", "act on all", "best")
+    notes = (
+        "Net benefit: {events} found, less false alarms, when acting on {rows} whose {score} is at least the threshold "
+        "t; a false alarm is taken to cost t / (1 - t) of what finding one gains. Acting on none gains 0.",
+    )
+    return [_table(style, "Net benefit for 1,000 {rows}", head, rows, notes)]
+
+
+def _grades(numbers: Numbers, style: Style) -> list[Block]:
+    found = numbers["grades"]
+    if found is None:
+        return [style.say("No lights are shown: they need counts of {rows}, and these {rows} have importance weights.")]
+    whole = {"name": "all together", "holm_p": None, "rate": found["portfolio"]["events"] / found["portfolio"]["n"]}
+    rows = [
+        (
+            grade["name"],
+            count(grade["n"]),
+            count(grade["events"]),
+            percent(grade["pd"]),
+            percent(grade["rate"]),
+            p_value(grade["binomial_p"]),
+            p_value(grade["jeffreys_p"]),
+            "–" if grade["holm_p"] is None else p_value(grade["holm_p"]),
+            Mark(grade["light"], LIGHTS[grade["light"]]),
+        )
+        for grade in (*found["grades"], found["portfolio"] | whole)
+    ]
+    head = ("{score}", "{rows}", "{events}", "mean {score}", "{rate}", "binomial p", "Jeffreys p", "Holm p", "light")
+    notes = (
+        "One-sided: small p-values mean more {events} than the {scores} allow; too few are no alarm here. The light is "
+        "yellow from 95 % and red from 99.9 % confidence on, by the exact binomial test. Holm: the binomial p-value "
+        "adjusted for the number of groups. The {events} are taken to be independent; correlated ones turn lights red "
+        "more often.",
+    )
+    return [_table(style, "More {events} than the {scores} allow?", head, rows, notes)]
+
+
+PARTS: dict[str, Callable[[Numbers, Style], list[Block]]] = {
+    "verdict": _verdict,
+    "reliability": _reliability,
+    "groups": _groups,
+    "recalibration": _recalibration,
+    "errors": _errors,
+    "losses": _losses,
+    "tests": _tests,
+    "segments": _segments,
+    "periods": _periods,
+    "decisions": _decisions,
+    "grades": _grades,
+    "limits": limits,
+    "methods": methods,
+    "definitions": definitions,
+}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Words for numbers
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _table(
+    style: Style, caption: str, head: tuple[str, ...], rows: Iterable[tuple[Any, ...]], notes: Iterable[str]
+) -> Table:
+    """A table whose caption, head and notes are in the style's words; its rows may hold a user's text and are kept."""
+    told = tuple(_name(style.say(note)) for note in notes)
+    return Table(_name(style.say(caption)), tuple(style.say(title) for title in head), tuple(rows), told)
+
+
+def _name(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _ended(note: str) -> str:
+    return f"{note.rstrip('.')}."
+
+
+def _count_off(parts: list[Any], noun: str) -> str:
+    off = sum(part["p_value"] <= 0.05 for part in parts)
+    if not off:
+        return f"By {noun}: chance explains all {len(parts):,} that were looked at."
+    return f"By {noun}: {off:,} of {len(parts):,} {'is' if off == 1 else 'are'} off by more than chance explains."
+
+
+def _in_time(found: list[Any]) -> list[Any]:
+    """Numbers by size; dates were written so that their text sorts."""
+    return sorted(found, key=lambda part: part["value"])
+
+
+def _against_chance(events: float, low: float, high: float) -> Mark:
+    if low <= events <= high:
+        return Mark("within", "good")
+    return Mark("above", "bad") if events > high else Mark("below", "warn")
+
+
+def _above(error: Numbers) -> Mark:
+    value, most = error.get("value"), error.get("null_high")
+    if value is None or most is None:
+        return Mark(UNKNOWN, "none")
+    return Mark("more than chance", "bad") if value > most else Mark("as chance gives", "good")
+
+
+def _luck(part: Numbers) -> Mark:
+    if part["p_value"] > 0.05:
+        return Mark("could be chance", "good")
+    return Mark("too low", "bad") if part["events"] > part["predicted"] else Mark("too high", "warn")
+
+
+def _evidence(value: float | None) -> Mark:
+    if value is None:
+        return Mark(UNKNOWN, "none")
+    return Mark("evidence against", "bad") if value < 0.05 else Mark("no evidence against", "good")
+
+
+def _best(model: float, everyone: float) -> str:
+    best, name = (everyone, "act on all") if everyone > 0.0 else (0.0, "act on none")
+    if abs(model - best) <= 1e-12:
+        return f"as good: model, {name}"
+    return "model" if model > best else name
+
+
+def _clusters(numbers: Numbers) -> tuple[str, ...]:
+    """What the reader of independent-row formulas must know when groups were given."""
+    if numbers["verdict"]["clusters"] is None:
+        return ()
+    return ("These formulas take {rows} as independent; only the verdict, the groups by {score} and the segments allow "
+            "for the clusters that were given.",)  # fmt: skip

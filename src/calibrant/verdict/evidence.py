@@ -1,0 +1,186 @@
+"""Everything a verdict looks at, as tallies: the whole, its folds, clusters, segments and periods."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_rows
+from calibrant.arrays.sides import side_column
+from calibrant.numerics import Floats, Grid, expit
+from calibrant.tallies import GroupedTally, Tally, cluster_buckets
+from calibrant.verdict.gain import FOLDS, random_folds
+
+MOST_CELLS = 1 << 17
+"""More rows than this are counted on the grid of 65,536 cells: scores that agree to a thousandth share a cell."""
+
+PERIODS = 8
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Tallies of probabilities: all rows, and the same rows cut in the ways that the questions need."""
+
+    tally: Tally
+    folds: tuple[Tally, ...] = ()
+    forward: bool = False
+    clusters: GroupedTally | None = None
+    segments: Mapping[str, GroupedTally] = field(default_factory=dict)
+    periods: GroupedTally | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_evidence(
+    scores: Any,
+    y: ArrayLike | None,
+    sample_weight: Any,
+    *,
+    score: str | None,
+    label: str | None,
+    by: Any,
+    time: Any,
+    groups: Any,
+    weights: Literal["importance", "counts"],
+    positive: Any,
+    kind: Kind | None,
+    random_state: int,
+) -> Evidence:
+    """Tallies of arrays, of the named columns of a frame, of a tally, or of tallies by group."""
+    if isinstance(scores, (Tally, GroupedTally)):
+        if any(given is not None for given in (y, sample_weight, score, label, by, time, groups)):
+            raise InputError("a tally holds its labels, weights and groups already: pass it alone")
+        return _from_tallies(scores, random_state)
+    if score is not None or label is not None:
+        if score is None or label is None:
+            raise InputError("a frame needs both score= and label=, the names of its columns")
+        if y is not None:
+            raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
+        names = [*_names(by), *(name for name in (time, groups, sample_weight) if isinstance(name, str))]
+        columns = _columns(scores, [score, label, *names])
+        by = {name: columns[name] for name in _names(by)} if by is not None else None
+        time, groups, sample_weight = (
+            columns[given] if isinstance(given, str) else given for given in (time, groups, sample_weight)
+        )
+        scores, y = columns[score], columns[label]
+    elif y is None:
+        raise InputError("y is missing: pass check(scores, y), or check(frame, score=..., label=...)")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CalibrantWarning)
+        rows = check_rows(
+            scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
+        )
+    said = tuple(str(warning.message) for warning in caught if "one class" not in str(warning.message))
+    kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
+    segments = {} if by is None else _segments(by, len(np.asarray(y)), kept)
+    return evidence_of_rows(_as_probabilities(rows), segments, said, random_state=random_state)
+
+
+def _from_tallies(given: Tally | GroupedTally, random_state: int) -> Evidence:
+    tally = given.total() if isinstance(given, GroupedTally) else given
+    if tally.kind != "probability":
+        raise InputError(f"a verdict needs probabilities, not {tally.kind} scores: fit a calibrator first")
+    if not tally.total > 0:
+        raise InputError("the tally is empty: there is nothing to judge")
+    segments = {"group": given} if isinstance(given, GroupedTally) else {}
+    return Evidence(tally, _plain_folds(tally, random_state), segments=segments)
+
+
+def evidence_of_rows(
+    rows: Rows, segments: Mapping[str, NDArray[Any]] | None = None, said: tuple[str, ...] = (), *, random_state: int = 0
+) -> Evidence:
+    """Tallies of checked rows of probabilities, by their groups, their time and the given segments."""
+    grid = Grid() if len(rows.scores) > MOST_CELLS else None
+    tally = Tally.from_rows(rows, grid)
+    clusters = None if rows.groups is None else _grouped(rows, cluster_buckets(rows.groups), grid)
+    periods = None if rows.time is None else _grouped(rows, _periods(rows.time), grid)
+    if periods is not None:
+        folds, forward = tuple(periods.values()), True
+    elif clusters is not None:
+        folds, forward = _joined(clusters), False
+    elif tally.whole:
+        folds, forward = _plain_folds(tally, random_state), False
+    else:
+        folds, forward = tuple(_grouped(rows, _shuffled(rows, random_state), grid).values()), False
+    by = {name: _grouped(rows, column, Grid(4) if grid else None) for name, column in (segments or {}).items()}
+    return Evidence(tally, folds, forward, clusters, by, periods, (*rows.notes[1:], *said))
+
+
+def _plain_folds(tally: Tally, random_state: int) -> tuple[Tally, ...]:
+    whole = tally.for_fitting()
+    return random_folds(whole, random_state) if whole.counts else ()
+
+
+def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:
+    return GroupedTally.from_rows(replace(rows, groups=keys, time=None), grid)
+
+
+def _joined(clusters: GroupedTally) -> tuple[Tally, ...]:
+    """Whole clusters, dealt to five folds."""
+    folds: dict[int, Tally] = {}
+    for place, tally in enumerate(clusters.values()):
+        fold = place % FOLDS
+        folds[fold] = folds[fold] + tally if fold in folds else tally
+    return tuple(folds.values())
+
+
+def _shuffled(rows: Rows, random_state: int) -> NDArray[Any]:
+    """A fold for each row, by a draw that does not depend on the order of the rows."""
+    order = np.lexsort((cast(Floats, rows.weights), rows.labels, rows.scores))
+    fold = np.empty(len(order), dtype=np.int64)
+    fold[order] = np.random.default_rng(random_state).permutation(len(order)) % FOLDS
+    return fold
+
+
+def _periods(time: NDArray[Any]) -> NDArray[Any]:
+    """The stretch of time of each row, named by its first moment: about equally many rows in each, moments unsplit."""
+    moments, when = np.unique(time, return_inverse=True)
+    counts = np.cumsum(np.bincount(when))
+    cuts = np.unique(np.searchsorted(counts, counts[-1] * np.arange(1, PERIODS) / PERIODS, side="left") + 1)
+    stretch = np.searchsorted(cuts, np.arange(len(moments)), side="right")
+    first = moments[np.searchsorted(stretch, np.arange(stretch[-1] + 1))]
+    return np.asarray(first[stretch][when])
+
+
+def _as_probabilities(rows: Rows) -> Rows:
+    if rows.kind == "logit":
+        return replace(rows, scores=expit(rows.scores), kind="probability")
+    if rows.kind == "real":
+        raise InputError("scores are not probabilities: fit a calibrator first, or pass kind='logit' for log-odds")
+    return rows
+
+
+def _names(by: Any) -> list[str]:
+    if by is None:
+        return []
+    names = [by] if isinstance(by, str) else list(by)
+    if not all(isinstance(name, str) for name in names):
+        raise InputError("by must name columns of the frame")
+    return names
+
+
+def _columns(frame: Any, names: list[str]) -> dict[str, Any]:
+    try:
+        rows = nw.from_native(frame).lazy()
+    except TypeError:
+        raise InputError(
+            f"score= and label= name columns of a frame, and {type(frame).__name__} is none: pass a pandas, polars, "
+            "pyarrow, DuckDB or Spark frame, or arrays without them"
+        ) from None
+    there = rows.collect_schema().names()
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise InputError(f"the frame has no column {missing[0]!r}: it has {', '.join(map(repr, there))}")
+    collected = rows.select(*dict.fromkeys(names)).collect(backend="pyarrow")
+    return {name: collected[name].to_numpy() for name in names}
+
+
+def _segments(by: Any, length: int, kept: NDArray[np.bool_] | None) -> dict[str, NDArray[Any]]:
+    columns = dict(by) if isinstance(by, Mapping) else {"segment": by}
+    read = {str(name): side_column(column, f"by[{name!r}]", length) for name, column in columns.items()}
+    return read if kept is None else {name: column[kept] for name, column in read.items()}

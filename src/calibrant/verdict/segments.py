@@ -1,0 +1,93 @@
+"""Segments that are off, with luck removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from calibrant.numerics import Floats
+from calibrant.tallies import GroupedTally
+from calibrant.verdict.chance import Chance
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One value of one column: what was predicted there, what happened, and whether chance explains it.
+
+    ``p_value`` is adjusted by Holm's method over all segments of all columns, so the chance that even one segment of a
+    calibrated model falls below 5 % is at most 5 %, however the columns overlap.
+    """
+
+    column: str
+    value: Any
+    rows: float
+    events: float
+    predicted: float
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def ratio(self) -> float:
+        """Happened over predicted."""
+        return self.events / self.predicted if self.predicted > 0.0 else np.inf
+
+    def __str__(self) -> str:
+        """One line."""
+        if self.predicted > 0.0 and self.events > 0.0:
+            off = abs(self.predicted / self.events - 1.0)
+            size = f"{off:.0%} too {'low' if self.events > self.predicted else 'high'}".replace("%", " %")
+        else:
+            size = f"too {'low' if self.events > self.predicted else 'high'}"
+        luck = "could be chance" if self.p_value > 0.05 else "not chance"
+        return (
+            f"{self.column} = {self.value}: {size} (predicted {self.predicted:,.0f}, happened {self.events:,.0f}, "
+            f"chance {self.low:,.0f} to {self.high:,.0f}; {luck}, adjusted p {tell_p(self.p_value)})"
+        )
+
+
+def scan_segments(columns: Mapping[str, GroupedTally], inflation: float = 1.0) -> tuple[Segment, ...]:
+    """Every segment, the least explicable by chance first."""
+    found, p_values = [], []
+    for column, tallies in columns.items():
+        for value, tally in tallies.items():
+            spread = inflation if tally.counts else inflation * float(tally.total) / tally.effective_size
+            chance = Chance.of(tally, spread)
+            p_values.append(chance.p_value(float(tally.positives)))
+            found.append(
+                Segment(
+                    column, value, float(tally.total), float(tally.positives), chance.mean, *chance.interval(0.95), 1.0
+                )
+            )
+    adjusted = holm(np.array(p_values))
+    order = np.argsort(p_values, kind="stable")
+    return tuple(replace(found[place], p_value=float(adjusted[place])) for place in order)
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's step-down adjustment: family-wise error control under any dependence.
+
+    Examples
+    --------
+    >>> holm(np.array([0.01, 0.04, 0.03])).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    stepped = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
+    adjusted = np.empty_like(stepped)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted
+
+
+def tell_p(p_value: float) -> str:
+    """A p-value as people write it.
+
+    Examples
+    --------
+    >>> tell_p(0.0321), tell_p(1e-9)
+    ('= 0.032', '< 0.0001')
+    """
+    return "< 0.0001" if p_value < 1e-4 else f"= {p_value:.2g}"

@@ -1,0 +1,89 @@
+"""`compare`: paired differences and rows that cross a threshold."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+from calibrant.arrays import InputError
+from calibrant.verdict import compare
+
+
+def models(n: int = 2_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    p = rng.beta(2, 5, n)
+    noisy = np.clip(p + 0.1 * rng.standard_normal(n), 0.01, 0.99)
+    return noisy, p, (rng.random(n) < p).astype(int)
+
+
+def test_the_numbers_are_those_of_scikit_learn() -> None:
+    old, new, y = models()
+    weight = np.random.default_rng(1).random(len(y))
+    for w in (None, weight):
+        loss, brier, auc = compare(old, new, y, w).differences
+        for scores, mine in ((old, "old"), (new, "new")):
+            assert getattr(loss, mine) == pytest.approx(log_loss(y, scores, sample_weight=w))
+            assert getattr(brier, mine) == pytest.approx(brier_score_loss(y, scores, sample_weight=w))
+            assert getattr(auc, mine) == pytest.approx(roc_auc_score(y, scores, sample_weight=w))
+
+
+def test_intervals_are_as_wide_as_the_spread_between_samples() -> None:
+    samples = [compare(*models(400, seed)).differences for seed in range(60)]
+    for place in range(3):
+        changes = np.array([differences[place].change for differences in samples])
+        halves = np.array([differences[place].high - differences[place].low for differences in samples]) / 2
+        assert halves.mean() / 1.96 == pytest.approx(changes.std(), rel=0.35)
+
+
+def test_crossings_by_hand() -> None:
+    """Up: 0.4 -> 0.6 (event) and 0.2 -> 0.5 (none); down: 0.9 -> 0.1 (event); 0.5 -> 0.7 stays above."""
+    change = compare([0.4, 0.2, 0.9, 0.5, 0.1], [0.6, 0.5, 0.1, 0.7, 0.2], [1, 0, 1, 1, 0], thresholds=0.5)
+    crossing = change.crossings[0]
+    assert (crossing.above_old, crossing.above_new) == (2, 3)
+    assert (crossing.up, crossing.up_events, crossing.down, crossing.down_events) == (2, 1, 1, 1)
+    assert "at 0.5: 2 rows move up (50.0 % events), 1 move down (100.0 % events)" in str(change)
+
+
+def test_counts_mean_repetition() -> None:
+    old, new, y = models(300)
+    times = np.random.default_rng(1).integers(0, 4, 300)
+    one = compare(old, new, y, times, weights="counts")
+    other = compare(*(np.repeat(column, times) for column in (old, new, y)))
+    for mine, yours in zip(one.differences, other.differences, strict=True):
+        assert (mine.new, mine.low, mine.high) == pytest.approx((yours.new, yours.low, yours.high))
+    assert one.crossings == other.crossings
+
+
+def test_equal_models_show_no_change_and_groups_widen() -> None:
+    old, new, y = models()
+    same = compare(old, old, y)
+    assert all(each.words == "no change that can be seen" for each in same.differences)
+    plain, clustered = (
+        compare(old, new, y),
+        compare(*(np.tile(c, 5) for c in (old, new, y)), groups=np.tile(range(2000), 5)),
+    )
+    assert (clustered.differences[0].high - clustered.differences[0].low) == pytest.approx(
+        plain.differences[0].high - plain.differences[0].low, rel=0.3
+    )
+
+
+def test_one_class_has_no_ranking_and_no_error() -> None:
+    change = compare([0.1, 0.2], [0.2, 0.3], [0, 0])
+    assert [each.name for each in change.differences] == ["Log loss", "Brier score"]
+    assert json.dumps(change.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("new", "keywords", "problem"),
+    [
+        ([0.1, 0.2, 0.3], {}, "y has 2"),
+        ([0.1, 1.2], {}, r"\[0, 1\]"),
+        ([0.1, 0.2], {"thresholds": [0.5, 3]}, "thresholds"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(new: list[float], keywords: dict, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        compare([0.1, 0.2], new, [0, 1], **keywords)

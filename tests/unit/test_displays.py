@@ -1,0 +1,420 @@
+"""The numbers behind each picture, and what is drawn of them, on cases worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from calibrant import Grid, HistogramBinning, InputError, IsotonicCalibrator, PlattScaling, Tally
+from calibrant.displays import MapDisplay, PlanDisplay, ReliabilityDisplay, ValidityDisplay, plan, style
+from calibrant.displays.rates import binned_points, few_cells, heaped, isotonic_points, telling_range
+from calibrant.displays.validity import guaranteed_steps
+from calibrant.guarantees.bounds import umd_epsilon
+from calibrant.maps import LogitAffineMap, StepMap
+from calibrant.metrics.bins import Bins
+from calibrant.metrics.validity import validity_curve
+
+of = ReliabilityDisplay.from_predictions
+
+
+@pytest.fixture(name="plt")
+def _pyplot():
+    pytest.importorskip("matplotlib").use("Agg")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    yield plt
+    plt.close("all")
+
+
+def rare(n: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    scores = 1 / (1 + np.exp(-rng.normal(-7.0, 1.6, n)))
+    return scores, (rng.random(n) < scores).astype(int)
+
+
+# ------------------------------------------------------------------------------------------------------- reliability
+
+
+def test_the_curve_is_the_isotonic_regression():
+    # Rates 1, 0, 1 by score: the first two violate the order and are pooled to 1/2.
+    points = of([0.2, 0.4, 0.6], [1, 0, 1]).series[0].cells
+    assert points.rate.tolist() == [0.5, 0.5, 1.0]
+
+
+def test_bins_show_their_rate_at_their_mean_score():
+    # Bin [0, 1/2): scores 0.1, 0.3, one event of two. Bin [1/2, 1]: 0.8, 0.9, both events.
+    bins = of([0.1, 0.3, 0.8, 0.9], [0, 1, 1, 1], curve="bins", n_bins=2, strategy="width").series[0].bins
+    assert bins is not None
+    np.testing.assert_allclose(bins.score, [0.2, 0.85])
+    assert bins.rate.tolist() == [0.5, 1.0]
+
+
+def test_an_acceptance_interval_is_the_middle_of_a_binomial():
+    # Binomial(10, 0.5): P(X <= 1) = 0.0107 < 0.05 <= P(X <= 2) = 0.0547, and likewise above.
+    points = binned_points(Bins.of([0.5] * 10, [0, 1] * 5, n_bins=1), 0.9)
+    assert (points.low.item(), points.high.item()) == (0.2, 0.8)
+
+
+def test_empty_bins_are_left_out():
+    bins = of([0.1, 0.9], [0, 1], curve="bins", n_bins=10, strategy="width").series[0].bins
+    assert bins is not None
+    assert bins.n.tolist() == [1.0, 1.0]
+
+
+def test_one_score_has_the_binomial_band():
+    # Without neighbours to pool with the regression is the rate itself: 3 and 7 of 10 are the 5 % and 95 % points +- 1.
+    points = isotonic_points(Tally.from_arrays([0.5] * 10, [0, 1] * 5), 0.9)
+    assert points.low.item() in (0.2, 0.3)
+    assert points.high.item() in (0.7, 0.8)
+
+
+def test_certain_scores_have_no_band():
+    points = isotonic_points(Tally.from_arrays([0.0, 0.0, 1.0, 1.0], [0, 0, 1, 0]), 0.9)
+    assert points.low.tolist() == points.high.tolist() == [0.0, 1.0]
+    assert points.outside == 0.5  # the rows at 1, not all of which are events
+
+
+def test_outside_is_the_share_of_rows_beyond_the_grey():
+    # Of scores 0 and 1 every event at 0 is impossible: 3 of 5 rows.
+    points = isotonic_points(Tally.from_arrays([0.0, 0.0, 0.0, 1.0, 1.0], [0, 0, 1, 1, 1]), 0.9)
+    assert points.outside == 0.6
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("curve", ["isotonic", "bins"])
+def test_a_perfect_model_has_at_most_a_tenth_of_its_rows_outside(curve):
+    rng = np.random.default_rng(5)
+    shares = []
+    for _ in range(40):
+        scores = rng.random(300)
+        shares.append(of(scores, rng.random(300) < scores, curve=curve).data["series"][0]["outside"])
+    # Shares of one data set depend on each other; their mean over 40 has a standard error below 0.02.
+    assert np.mean(shares) < 0.10 + 0.05
+
+
+def test_a_wrong_model_leaves_the_grey():
+    rng = np.random.default_rng(6)
+    scores = rng.random(2_000)
+    assert of(scores, rng.random(2_000) < scores**2).data["series"][0]["outside"] > 0.6
+
+
+def test_weights_widen_the_grey_by_their_effective_size():
+    scores, y = [0.5] * 40, [0, 1] * 20
+    even = isotonic_points(Tally.from_arrays(scores, y, np.ones(40)), 0.9)
+    # One row in ten has nearly all of the weight: the effective size is about 4 rows, not 40.
+    uneven = isotonic_points(Tally.from_arrays(scores, y, np.tile([1000.0] + [1e-3] * 9, 4)), 0.9)
+    assert uneven.high.item() - uneven.low.item() > 2 * (even.high.item() - even.low.item())
+
+
+def test_the_seed_decides_the_grey():
+    scores, y = np.random.default_rng(0).random((2, 200))
+    one, same, other = (of(scores, y < scores, random_state=seed).data for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
+
+
+def test_many_scores_are_put_on_a_grid_of_about_a_thousand_cells():
+    scores = np.random.default_rng(0).random(30_000)
+    tally = Tally.from_arrays(scores, scores > 0.5)
+    assert 300 < len(few_cells(tally)) <= 1_000
+    assert few_cells(tally).total == 30_000
+    gridded = tally.coarsen(Grid(9))
+    assert 300 < len(few_cells(gridded)) <= 1_000
+
+
+def test_a_grid_shows_nearly_what_exact_scores_show():
+    rng = np.random.default_rng(0)
+    scores = rng.random(3_000)
+    y = rng.random(3_000) < scores
+    exact, gridded = of(scores, y), of(Tally.from_arrays(scores, y, grid=Grid()))
+    places = np.linspace(0.05, 0.95, 50)
+    curves = [np.interp(places, one.series[0].cells.score, one.series[0].cells.rate) for one in (exact, gridded)]
+    assert np.abs(curves[0] - curves[1]).mean() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [([0.1, 0.2] * 20, True), ([0.3], True), (np.linspace(0.1, 0.9, 10), False), (np.linspace(0, 1, 2_000), False)],
+)
+def test_few_scores_with_many_rows_are_heaped(scores, expected):
+    y = np.arange(len(scores)) % 2 if len(scores) > 1 else [1]
+    with pytest.warns() if len(scores) == 1 else _nothing():
+        tally = Tally.from_arrays(scores, y)
+    assert heaped(tally) is expected
+
+
+def _nothing():
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def test_heaped_scores_are_points_without_a_line(plt):
+    display = of(np.tile([0.2, 0.4, 0.6, 0.8], 20), [0, 0, 1, 1] * 20).plot()
+    assert len(display.ax_.get_lines()) == 1  # the diagonal
+    (points,) = [c for c in display.ax_.collections if len(c.get_offsets()) == 4]
+    np.testing.assert_allclose(points.get_offsets()[:, 0], [0.2, 0.4, 0.6, 0.8])
+
+
+def test_points_grow_with_their_rows(plt):
+    display = of([0.2] * 10 + [0.8] * 90, [0] * 9 + [1] + [1] * 80 + [0] * 10).plot()
+    (points,) = [c for c in display.ax_.collections if len(c.get_offsets()) == 2]
+    assert points.get_sizes()[1] > 2 * points.get_sizes()[0]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"), [(4, "log-odds"), (5, "linear"), (50, "linear"), (95, "linear"), (96, "log-odds")]
+)
+def test_rare_and_common_events_take_log_odds_axes(events, expected):
+    y = np.arange(100) < events
+    assert of(np.linspace(0.01, 0.99, 100), y).axes == expected
+    assert of(np.linspace(0.01, 0.99, 100), y, axes="linear").axes == "linear"
+
+
+def test_too_few_rows_to_see_a_rare_event_stay_linear():
+    with pytest.warns():
+        assert of([0.1] * 19, [0] * 19).axes == "linear"
+    with pytest.warns():
+        assert of([0.1] * 20, [0] * 20).axes == "log-odds"
+
+
+def test_rare_events_get_bins_even_in_log_odds():
+    bins = of(*rare(), curve="bins").series[0].bins
+    assert bins is not None
+    steps = np.diff(np.log(bins.score / (1 - bins.score)))
+    assert steps.max() < 2.5 * np.median(steps)
+    by_mass = of(*rare(), curve="bins", strategy="mass").series[0].bins
+    assert by_mass is not None
+    assert bins.score[-1] > 5 * by_mass.score[-1]
+
+
+def test_the_telling_range_begins_where_an_event_is_due():
+    # Ten scores of 1e-4 in 100 rows each: 0.01 events due by score; at 0.02, 2 events are.
+    scores = np.concatenate([np.repeat(np.arange(1, 11) * 1e-5, 100), np.repeat(0.02, 100)])
+    cells = isotonic_points(Tally.from_arrays(scores, np.arange(1_100) == 1_099), 0.9)
+    assert telling_range(cells)[0] == 0.02
+
+
+def test_after_is_drawn_over_before_and_named(plt):
+    rng = np.random.default_rng(0)
+    scores = rng.random(500)
+    y = rng.random(500) < scores**2
+    display = of(scores, y, after=IsotonicCalibrator().fit(scores, y).transform(scores)).plot()
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert labels[:2] == ["before", "after"]
+    assert "before" in display.caption
+
+
+def test_overlay_takes_the_names_given():
+    one, two = of([0.2, 0.7], [0, 1]), of([0.3, 0.6], [0, 1])
+    assert [series.label for series in one.overlay(two, ["model A", "model B"]).series] == ["model A", "model B"]
+    with pytest.raises(InputError, match="one name for each"):
+        one.overlay(two, ["only one"])
+    with pytest.raises(InputError, match="same curve and level"):
+        one.overlay(of([0.3, 0.6], [0, 1], level=0.5))
+
+
+def test_the_legend_says_the_level(plt):
+    display = of(np.linspace(0.1, 0.9, 30), np.arange(30) % 2, level=0.8).plot()
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert any(label.startswith("80 % of perfect models") for label in labels)
+
+
+def test_counts_by_outcome_stand_below(plt):
+    display = of([0.2] * 8 + [0.8] * 4, [0] * 6 + [1] * 2 + [1] * 4).plot()
+    others, events = (np.asarray(patch.get_data().values) for patch in display.counts_ax_.patches)
+    assert (others.sum(), events.sum()) == (6, 6)
+    assert display.counts_ax_.get_yscale() == "linear"
+
+
+def test_counts_that_span_much_have_a_logarithmic_axis(plt):
+    scores = np.repeat([0.2, 0.8], [2_000, 10])
+    assert of(scores, np.arange(2_010) % 2).plot().counts_ax_.get_yscale() == "log"
+
+
+def test_the_caption_counts_rows_and_events():
+    assert of([0.2, 0.4, 0.6], [0, 0, 1]).caption.startswith("3 rows, 1 event (33.3 %).")
+    weighted = of([0.2, 0.4, 0.6], [0, 0, 1], [0.5, 1.0, 1.5])
+    assert weighted.caption.startswith("Weights of 3, of events 1.5 (50 %).")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"curve": "spline"}, "curve"), ({"axes": "log"}, "axes"), ({"level": 1.0}, "level"), ({"n_bins": 0}, "n_bins")],
+)
+def test_wrong_options_are_named(options, words):
+    with pytest.raises(InputError, match=words):
+        of([0.2, 0.7], [0, 1], **{"acceptance": True, **options})
+
+
+def test_a_table_without_mean_scores_is_refused():
+    with pytest.raises(InputError, match="mean scores"):
+        of(Tally.from_table([5, 5], [1, 4], edges=[0.5]))
+
+
+# ----------------------------------------------------------------------------------------------------------- validity
+
+
+def test_the_guaranteed_curve_adds_up_bins_by_their_own_epsilon():
+    cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 100 + [0.8] * 300, ([0, 1] * 200))
+    promise = cal.certificate(0.1)
+    epsilon, share = guaranteed_steps(promise)
+    # The bin with 300 rows has the narrower interval and comes first.
+    assert epsilon.tolist() == sorted(promise.half_widths)
+    assert share.tolist() == [0.75, 1.0]
+
+
+def test_a_marginal_certificate_guarantees_one_minus_alpha():
+    cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 100 + [0.8] * 300, ([0, 1] * 200))
+    promise = cal.certificate(0.2, mode="marginal")
+    epsilon, share = guaranteed_steps(promise)
+    assert (epsilon.tolist(), share.tolist()) == ([promise.epsilon], [0.8])
+
+
+def test_repetitions_are_shown_by_mean_and_standard_deviation():
+    # |0.2 - 0.5| = 0.3 in one repetition, |0.2 - 0| = 0.2 in the other.
+    one, two = validity_curve([0.2, 0.2], [0, 1]), validity_curve([0.2, 0.2, 0.9], [0, 0, 1])
+    (curve,) = ValidityDisplay.from_curves([one, two]).data["curves"]
+    assert curve["repetitions"] == 2
+    # Errors of `two`: 0.1 for one row, 0.2 for two rows; of `one`: 0.3 for both.
+    np.testing.assert_allclose(curve["epsilon"], [0.1, 0.2, 0.3])
+    np.testing.assert_allclose(curve["share"], [1 / 6, 1 / 2, 1])
+    np.testing.assert_allclose(curve["sd"], [np.sqrt(1 / 18), np.sqrt(1 / 2), 0])
+    assert curve["auc"] == pytest.approx((one.auc + two.auc) / 2)
+
+
+def test_no_curve_is_refused():
+    with pytest.raises(InputError, match="at least one curve"):
+        ValidityDisplay.from_curves({"empty": []})
+
+
+# --------------------------------------------------------------------------------------------------------------- plan
+
+
+def test_the_curves_are_those_of_the_bound():
+    (curve,) = PlanDisplay.from_sizes([1_000], max_bins=20).data["curves"]
+    assert curve["epsilon"] == [umd_epsilon(1_000, bins, 0.1) for bins in curve["n_bins"]]
+    assert curve["n_bins"] == list(range(1, 21))
+
+
+def test_figure_4_2_of_the_thesis():
+    curves = {curve["n"]: curve for curve in PlanDisplay.from_sizes([1_000, 5_000, 20_000]).data["curves"]}
+    for n, bins, epsilon in ((1_000, 5, 0.1076), (5_000, 10, 0.0729), (20_000, 22, 0.0579)):
+        at = curves[n]["n_bins"].index(bins)
+        assert curves[n]["epsilon"][at] == pytest.approx(epsilon, abs=5e-5)
+
+
+def test_a_target_that_is_out_of_reach_is_not_marked():
+    display = PlanDisplay.from_sizes([100, 100_000], epsilon=0.05)
+    assert [best["n"] for best in display.data["chosen"]] == [100_000]
+
+
+def test_bounds_that_promise_nothing_are_not_drawn():
+    (curve,) = PlanDisplay.from_sizes([60], max_bins=30).data["curves"]
+    assert max(curve["epsilon"]) < 1.0
+    with pytest.raises(InputError, match="promise nothing"):
+        PlanDisplay.from_sizes([2])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"alpha": 2.0}, "alpha"),
+        ({"mode": "both"}, "mode"),
+        ({"scheme": "umx"}, "scheme"),
+        ({"max_bins": 1}, "max_bins"),
+        ({"epsilon": 2.0}, "epsilon"),
+        ({"n": []}, "sizes"),
+        ({"n": [1.5]}, "whole"),
+    ],
+)
+def test_wrong_questions_are_named(options, words):
+    with pytest.raises(InputError, match=words):
+        PlanDisplay.from_sizes(**{"n": [1_000], **options})
+
+
+def test_labels_at_curve_ends_are_kept_apart():
+    spread = plan._spread(np.array([0.98, 0.97, 0.2]), 0.1)
+    assert np.diff(np.sort(spread)).min() >= 0.1 - 1e-12
+    assert spread.max() <= 1.0
+    assert (np.argsort(spread) == [2, 1, 0]).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------- map
+
+
+def test_steps_stand_upright():
+    display = MapDisplay.from_map(StepMap([0.5], [0.1, 0.8]))
+    jump = np.flatnonzero(np.diff(display.output))
+    assert len(jump) == 1
+    assert np.diff(display.score)[jump[0]] < 1e-15
+
+
+def test_intervals_are_the_certificate_s():
+    scores = np.repeat([0.2, 0.8], 200)
+    cal = HistogramBinning(n_bins=2, strategy="width").fit(scores, np.arange(400) % 4 == 0)
+    promise = cal.certificate()
+    shown = MapDisplay.from_map(cal).data["intervals"]
+    assert (shown["left"], shown["right"]) == ([0.0, 0.5], [0.5, 1.0])
+    assert shown["low"] == promise.lower.tolist()
+    assert shown["high"] == promise.upper.tolist()
+
+
+def test_a_map_a_calibration_and_a_calibrator_give_one_curve():
+    cal = PlattScaling().fit(np.linspace(0.1, 0.9, 60), np.arange(60) % 3 == 0)
+    outputs = [MapDisplay.from_map(fitted).output for fitted in (cal, cal.calibration_, cal.map_)]
+    assert (outputs[0] == outputs[1]).all()
+    assert (outputs[0] == outputs[2]).all()
+
+
+def test_a_refusal_is_told_in_the_caption():
+    cal = PlattScaling().fit(np.linspace(0.1, 0.9, 60), np.arange(60) % 3 == 0)
+    assert MapDisplay.from_map(cal).caption.startswith("No certificate")
+
+
+def test_maps_of_other_scores_are_shown_where_they_move():
+    display = MapDisplay.from_map(LogitAffineMap(0.02, -3.0, on="score"))
+    assert display.kind == "real"
+    # 0.02 s - 3 = -6 and 6.
+    np.testing.assert_allclose(display.score[[0, -1]], [-150.0, 450.0])
+
+
+def test_rare_events_give_maps_log_odds_axes():
+    assert MapDisplay.from_map(HistogramBinning().fit(*rare())).axes == "log-odds"
+    assert MapDisplay.from_map(HistogramBinning().fit(*rare()), axes="linear").axes == "linear"
+
+
+def test_a_range_of_scores_can_be_asked_for():
+    display = MapDisplay.from_map(LogitAffineMap(1.0, 0.0), score_range=(0.2, 0.4))
+    assert display.score[[0, -1]].tolist() == [0.2, 0.4]
+    with pytest.raises(InputError, match="score_range"):
+        MapDisplay.from_map(LogitAffineMap(1.0, 0.0), score_range=(0.4, 0.2))
+
+
+@pytest.mark.parametrize("thing", [3, "map", PlattScaling()])
+def test_what_is_no_fitted_map_is_refused(thing):
+    with pytest.raises((InputError, ValueError)):
+        MapDisplay.from_map(thing)
+
+
+# -------------------------------------------------------------------------------------------------------------- style
+
+
+@pytest.mark.parametrize("layout", [style.Linear(), style.LogOdds.over(1e-4, 0.3, zero=True, one=True)])
+def test_layouts_rise_and_can_be_turned_back(layout):
+    p = np.array([0.0, 1e-6, 1e-5, 1e-4, 1e-3, 0.1, 0.3, 0.5, 0.99, 1.0])
+    assert (np.diff(layout.forward(p)) > 0).all()
+    np.testing.assert_allclose(layout.inverse(layout.forward(p)), p, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(0.0, "0 %"), (1.0, "100 %"), (0.1, "10 %"), (1e-7, "0.00001 %"), (0.999, "99.9 %")]
+)
+def test_percentages_have_no_exponent(p, text):
+    assert style.percent(p) == text
+
+
+def test_axes_in_log_odds_keep_a_place_for_zero(plt):
+    display = of(*rare()).plot()
+    labels = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert labels[0] == "0 %"
+    assert "1 %" in labels

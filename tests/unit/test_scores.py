@@ -1,0 +1,412 @@
+"""Losses, AUC, sharpness and net benefit against work by hand, enumeration and scikit-learn."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.scores import (
+    AT_MEANS,
+    NO_WIDTH,
+    accuracy,
+    auc,
+    brier,
+    classification_loss,
+    log_loss,
+    net_benefit,
+    refinement,
+    rmse,
+    sharpness,
+)
+from calibrant.numerics import Grid
+from calibrant.tallies import Tally
+
+Metric = Callable[..., Estimate]
+
+MEANS: tuple[Metric, ...] = (brier, log_loss, rmse, accuracy, classification_loss)
+ALL: tuple[Metric, ...] = (*MEANS, auc, sharpness, refinement)
+every_metric = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.__name__)
+
+SCORES, LABELS = [0.2, 0.4, 0.4, 0.8, 0.9], [0, 1, 0, 1, 1]
+
+
+def sample(n: int = 400, seed: int = 0, ties: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, labels and weights."""
+    rng = np.random.default_rng([7, seed])
+    scores = rng.random(n) if ties is None else rng.integers(1, ties, n) / ties
+    return scores, (rng.random(n) < scores).astype(int), rng.gamma(1.0, size=n)
+
+
+def quiet(metric: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The metric of rows of one class, without their warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)
+        return metric(*args, **options)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# By hand
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_brier_and_rmse_by_hand() -> None:
+    found = brier(SCORES, LABELS)
+    # squares 0.04, 0.36, 0.16, 0.04, 0.01: sum 0.61
+    assert found.value == pytest.approx(0.61 / 5)
+    # s(1 - s): 0.16 + 0.24 + 0.24 + 0.16 + 0.09 = 0.89
+    assert found.null == pytest.approx(0.89 / 5)
+    # s(1 - s)(1 - 2s)^2: 0.16*0.36 + 2*0.24*0.04 + 0.16*0.36 + 0.09*0.64 = 0.192
+    assert found.null_high == pytest.approx(0.89 / 5 + 1.6448536 * math.sqrt(0.192) / 5)
+    losses = np.array([0.04, 0.36, 0.16, 0.04, 0.01])
+    assert found.se == pytest.approx(losses.std(ddof=1) / math.sqrt(5))
+    root = rmse(SCORES, LABELS)
+    assert (root.value, root.null) == pytest.approx((math.sqrt(0.122), math.sqrt(0.178)))
+    assert root.se == pytest.approx(found.se / (2 * math.sqrt(0.122)))
+    assert root.high == pytest.approx(math.sqrt(found.high))
+
+
+def test_log_loss_by_hand() -> None:
+    found = log_loss([0.5, 0.25], [1, 0])
+    assert found.value == pytest.approx((math.log(2) - math.log(0.75)) / 2)
+    # entropies of 1/2 and of 1/4
+    assert found.null == pytest.approx((math.log(2) + 0.25 * math.log(4) - 0.75 * math.log(0.75)) / 2)
+    assert found.notes == ()
+
+
+def test_a_score_on_the_threshold_is_class_one() -> None:
+    # scores 0.5 (event) and 0.5 (none): class 1 for both, one wrong
+    assert accuracy([0.5, 0.5, 0.4], [1, 0, 0]).value == pytest.approx(2 / 3)
+    assert classification_loss([0.5, 0.5, 0.4], [1, 0, 0]).value == pytest.approx(1 / 3)
+    assert accuracy([0.5, 0.5, 0.4], [1, 0, 0], threshold=0.50001).value == pytest.approx(2 / 3)
+    assert accuracy([0.0, 1.0], [0, 1], threshold=0.0).value == 0.5
+    assert accuracy([0.3, 1.0], [0, 1], threshold=1.0).value == 1.0
+
+
+def test_accuracy_of_true_probabilities_by_hand() -> None:
+    # right with 0.8, 0.6, 0.6, 0.8, 0.9: 3.7 of 5; variances 0.16 + 0.24 + 0.24 + 0.16 + 0.09 = 0.89
+    found = accuracy(SCORES, LABELS)
+    assert (found.value, found.null) == pytest.approx((0.8, 0.74))
+    assert found.null_high == pytest.approx(0.74 + 1.6448536 * math.sqrt(0.89) / 5)
+    assert found.se == pytest.approx(math.sqrt(0.8 * 0.2 / 4))
+    assert found.high == 1.0, "an interval does not leave the possible values"
+
+
+def test_auc_by_hand() -> None:
+    # events 0.4, 0.8, 0.9; others 0.2, 0.4: of 6 pairs 5 in order, one tied
+    assert auc(SCORES, LABELS).value == pytest.approx(5.5 / 6)
+
+
+def test_sharpness_and_refinement_by_hand() -> None:
+    # two bins: (0, 1, 0) with rate 1/3, (1, 1) with rate 1; sharpness (3/9 + 2)/5, refinement (3 * 2/9)/5
+    assert sharpness(SCORES, LABELS, n_bins=2).value == pytest.approx(7 / 15)
+    assert refinement(SCORES, LABELS, n_bins=2).value == pytest.approx(2 / 15)
+    assert sharpness(SCORES, LABELS, n_bins=2).name == "sharpness, 2 bins of equal width"
+    assert sharpness(SCORES, LABELS, edges=[0.5]).value == pytest.approx(7 / 15)
+    assert refinement(SCORES, LABELS, strategy="distinct").value == pytest.approx(0.1)  # only the tie at 0.4 is unsure
+
+
+def test_net_benefit_by_hand() -> None:
+    curve = net_benefit(SCORES, LABELS, thresholds=[0.25, 0.4, 0.5])
+    # from 0.25: 3 events, 1 other, cost 1/3; from 0.4 the same, cost 2/3; from 0.5: 2 events
+    assert curve.model == pytest.approx([3 / 5 - 1 / 15, 3 / 5 - 2 / 15, 2 / 5])
+    assert curve.treat_all == pytest.approx([3 / 5 - 2 / 15, 3 / 5 - 4 / 15, 1 / 5])
+    assert curve.useful.tolist() == [True, True, True]
+    # what each row is worth at 0.25, 0.4 and 0.5
+    worth = np.array([[0, 1, -1 / 3, 1, 1], [0, 1, -2 / 3, 1, 1], [0, 0, 0, 1, 1]])
+    assert curve.se == pytest.approx(worth.std(axis=1, ddof=1) / math.sqrt(5))
+    assert str(curve).startswith("Net benefit: the model beats treating all and none at 3 of 3 thresholds, between")
+    assert curve.to_dict()["treat_none"] == 0.0
+    with pytest.raises(FrozenInstanceError):
+        curve.treat_none = 1.0
+
+
+def test_net_benefit_at_half_is_events_less_false_alarms() -> None:
+    scores, y, weights = sample()
+    chosen = scores >= 0.5
+    expected = (weights * chosen * (2 * y - 1)).sum() / weights.sum()
+    curve = net_benefit(scores, y, weights)
+    assert len(curve.thresholds) == 99
+    assert curve.model[49] == pytest.approx(expected)
+    repeated = net_benefit(np.repeat(scores, 3), np.repeat(y, 3))
+    assert repeated.model == pytest.approx(net_benefit(scores, y, np.full(len(y), 3)).model)
+
+
+def test_a_useless_model_has_a_curve_without_use() -> None:
+    curve = net_benefit([0.9, 0.9], [0, 1], thresholds=[0.5, 0.8])
+    assert not curve.useful.any()
+    assert "at 0 of 2 thresholds\n" in str(curve)
+    one = quiet(net_benefit, [0.9], [1], thresholds=[0.5])
+    assert one.model.tolist() == [1.0]
+    assert one.to_dict()["se"] == [None]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Scores on 0 and 1
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_log_loss_is_infinite_and_says_why() -> None:
+    found = log_loss([0.0, 0.0, 1.0, 1.0, 0.5], [1, 0, 0, 1, 1])
+    assert found.value == math.inf
+    assert found.se is found.low is found.high is None
+    assert found.notes == (
+        "4 rows with a score of exactly 0 or 1",
+        "infinite because of 2 rows with an event at score 0 or none at score 1; without them it is 0.2310",
+    )  # the other three lose 0, 0 and log 2
+    assert found.null == pytest.approx(math.log(2) / 5)
+    assert "value" in found.to_dict()
+
+
+def test_log_loss_without_impossible_rows_is_finite_but_notes_the_ends() -> None:
+    found = log_loss([0.0, 1.0, 1.0, 0.5], [0, 1, 1, 1])
+    assert found.value == pytest.approx(math.log(2) / 4)
+    assert found.notes == ("3 rows with a score of exactly 0 or 1",)
+    assert found.se is not None
+
+
+def test_log_loss_under_importance_weights_speaks_of_weight() -> None:
+    found = log_loss([0.0, 0.5, 1.0], [1, 0, 1], [0.25, 1.5, 2.5])
+    assert found.notes[0] == "rows of weight 2.75 with a score of exactly 0 or 1"
+    assert "rows of weight 0.25 with an event at score 0" in found.notes[1]
+    assert f"without them it is {1.5 * math.log(2) / 4:.4f}" in found.notes[1]
+
+
+def test_log_loss_of_impossible_rows_only() -> None:
+    found = quiet(log_loss, [0.0], [1])
+    assert found.value == math.inf
+    assert found.notes[-1].endswith("no other row is left")
+
+
+def test_a_tiny_score_is_not_clipped() -> None:
+    assert quiet(log_loss, [1e-300], [1]).value == pytest.approx(300 * math.log(10))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Against scikit-learn, enumeration and the pairs themselves
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ties", [None, 12])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_values_are_scikit_learns(ties: int | None, weighted: bool) -> None:
+    scores, y, gamma = sample(ties=ties)
+    weights = gamma if weighted else None
+    assert brier(scores, y, weights).value == pytest.approx(sk.brier_score_loss(y, scores, sample_weight=weights))
+    assert log_loss(scores, y, weights).value == pytest.approx(sk.log_loss(y, scores, sample_weight=weights))
+    assert auc(scores, y, weights).value == pytest.approx(sk.roc_auc_score(y, scores, sample_weight=weights))
+    expected = sk.accuracy_score(y, scores >= 0.3, sample_weight=weights)
+    assert accuracy(scores, y, weights, threshold=0.3).value == pytest.approx(expected)
+    assert classification_loss(scores, y, weights, threshold=0.3).value == pytest.approx(1 - expected)
+
+
+def delong(scores: np.ndarray, y: np.ndarray) -> float:
+    """DeLong's standard error from the matrix of all pairs."""
+    events, others = scores[y == 1], scores[y == 0]
+    order = (np.sign(events[:, None] - others) + 1) / 2
+    by_event, by_other = order.mean(axis=1), order.mean(axis=0)
+    return math.sqrt(by_event.var(ddof=1) / len(events) + by_other.var(ddof=1) / len(others))
+
+
+@pytest.mark.parametrize("ties", [None, 6])
+def test_the_standard_error_of_auc_is_delongs(ties: int | None) -> None:
+    scores, y, _ = sample(70, ties=ties)
+    assert auc(scores, y).se == pytest.approx(delong(scores, y))
+
+
+@pytest.mark.parametrize("metric", MEANS, ids=lambda metric: metric.__name__)
+def test_null_and_null_high_are_those_of_all_possible_labels(metric: Metric) -> None:
+    """Mean and spread over the 2^5 label vectors, each with the probability that the scores give it."""
+    scores = np.array([0.1, 0.35, 0.35, 0.6, 0.95])
+    labels = np.array(list(product([0, 1], repeat=5)))
+    chance = np.prod(np.where(labels == 1, scores, 1 - scores), axis=1)
+    square = brier if metric is rmse else metric  # for the root, the null values are the roots of the square's
+    values = np.array([quiet(square, scores, row).value for row in labels])
+    mean = (chance * values).sum()
+    high = mean + 1.6448536269514722 * math.sqrt((chance * (values - mean) ** 2).sum())
+    found = metric(scores, [0, 0, 1, 1, 1])
+    expected = (math.sqrt(mean), math.sqrt(high)) if metric is rmse else (mean, high)
+    assert (found.null, found.null_high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("metric", [brier, log_loss, accuracy, sharpness, refinement])
+def test_standard_errors_under_weights_are_those_of_the_influence_of_rows(metric: Metric) -> None:
+    """The sum of squared influences, by numerical differentiation.
+
+    Squared weights are shared over a cell or bin, so weights vary from row to row where each row has its own cell, and
+    from bin to bin where rows are binned.
+    """
+    scores, y, gamma = sample(60)
+    weights = 0.5 + np.floor(10 * scores) if metric in (sharpness, refinement) else gamma
+    steps = np.eye(60) * 1e-5
+    slopes = np.array(
+        [(metric(scores, y, weights + h).value - metric(scores, y, weights - h).value) / 2e-5 for h in steps]
+    )
+    size = weights.sum() ** 2 / (weights**2).sum()
+    expected = math.sqrt(((weights * slopes) ** 2).sum() * size / (size - 1))
+    assert metric(scores, y, weights).se == pytest.approx(expected, rel=1e-4)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Rules that hold for every metric
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@every_metric
+@given(counts=st.lists(st.integers(0, 4), min_size=12, max_size=12))
+def test_whole_weights_are_repetition_and_weight_zero_is_no_row(metric: Metric, counts: list[int]) -> None:
+    counts[0] = counts[6] = 1  # at least one row of each class
+    scores, y = np.linspace(0.05, 0.95, 6)[np.arange(12) % 6], np.repeat([0, 1], 6)
+    repeated = metric(np.repeat(scores, counts), np.repeat(y, counts))
+    weighted = metric(scores, y, counts)
+    counted = metric(Tally.from_arrays(scores, y, counts, weights="counts"))
+    assert weighted.value == pytest.approx(repeated.value, abs=1e-15)
+    assert counted == repeated
+
+
+@every_metric
+def test_neither_row_order_nor_the_way_of_merging_matters(metric: Metric) -> None:
+    scores, y, _ = sample(300, ties=20)
+    order = np.random.default_rng(3).permutation(300)
+    whole = metric(scores, y)
+    parts = Tally.from_arrays(scores[:100], y[:100]) + Tally.from_arrays(scores[100:], y[100:])
+    assert metric(scores[order], y[order]) == whole
+    if metric in (sharpness, refinement):  # rows are added up in chunks, cells in another order
+        assert metric(parts).value == pytest.approx(whole.value, rel=1e-14)
+    else:
+        assert metric(parts) == whole
+
+
+@every_metric
+def test_a_gridded_tally_is_close(metric: Metric) -> None:
+    scores, y, weights = sample(2_000)
+    grid = Grid()
+    for more in ((), (weights,)):
+        exact, near = metric(scores, y, *more), metric(Tally.from_arrays(scores, y, *more, grid=grid))
+        assert near.value == pytest.approx(exact.value, abs=2e-4)
+        assert near.se == pytest.approx(exact.se, rel=0.05)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.7, 0.1, 0.95])
+def test_a_heap_on_the_threshold_stays_above_it_on_a_grid(threshold: float) -> None:
+    scores, y = [threshold] * 6 + [0.01, 0.99], [1] * 6 + [0, 1]
+    gridded = Tally.from_arrays(scores, y, grid=Grid())
+    assert accuracy(gridded, threshold=threshold).value == 1.0
+
+
+@every_metric
+def test_a_table_of_bins_is_read_at_its_means(metric: Metric) -> None:
+    table = Tally.from_table([4, 6], [1, 5], edges=[0.5], scores=[0.2, 0.7])
+    rows = metric(np.repeat([0.2, 0.7], [4, 6]), [1, 0, 0, 0, 1, 1, 1, 1, 1, 0])
+    assert metric(table).value == pytest.approx(rows.value)
+    if metric not in (sharpness, refinement):
+        assert AT_MEANS in metric(table).notes
+    with pytest.raises(InputError, match="no mean scores"):
+        brier(Tally.from_table([4, 6], [1, 5], edges=[0.5]))
+
+
+@every_metric
+@pytest.mark.parametrize("factor", [1e-90, 1e90])
+def test_the_unit_of_weights_does_not_matter(metric: Metric, factor: float) -> None:
+    scores, y, weights = sample(50)
+    plain, scaled = metric(scores, y, weights), metric(scores, y, weights * factor)
+    assert (scaled.value, scaled.se) == pytest.approx((plain.value, plain.se))
+
+
+@every_metric
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("scores", [[0.3], [0.3, 0.3], [0.0, 1.0], [0.2, 0.9]])
+def test_few_rows_of_one_class_raise_nothing(metric: Metric, label: int, scores: list[float]) -> None:
+    found = quiet(metric, scores, [label] * len(scores))
+    assert math.isnan(found.value) == (metric is auc)
+    if metric is auc:
+        assert found.notes == ("not defined: there are rows of one class only",)
+    elif len(scores) == 1:
+        assert found.se is None
+        assert found.low is None
+    str(found)
+    found.to_dict()
+
+
+def test_one_class_under_weights_has_no_auc() -> None:
+    assert math.isnan(quiet(auc, [0.1, 0.2, 0.2], [1, 1, 1], [0.1, 0.2, 0.3]).value)
+
+
+def test_auc_with_one_event_has_no_standard_error() -> None:
+    found = auc([0.1, 0.2, 0.9], [0, 0, 1])
+    assert found.value == 1.0
+    assert found.se is None
+
+
+def test_an_interval_without_width_is_explained() -> None:
+    assert NO_WIDTH in accuracy([0.1, 0.9, 0.8], [0, 1, 1]).notes
+    assert NO_WIDTH in auc([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1]).notes
+    constant = brier([0.5] * 7, [0, 1, 0, 1, 1, 1, 0])
+    assert (constant.value, constant.se) == (0.25, 0.0)
+    assert NO_WIDTH in constant.notes
+    assert NO_WIDTH not in brier(SCORES, LABELS).notes
+
+
+def test_perfect_scores_have_rmse_zero() -> None:
+    found = quiet(rmse, [0.0, 1.0], [0, 1])
+    assert found.value == 0.0
+    assert found.se is None
+
+
+def test_nearly_all_the_weight_on_one_row_leaves_no_standard_error() -> None:
+    assert brier([0.2, 0.8], [0, 1], [1.0, 1e-12]).se is None
+    assert auc([0.2, 0.8, 0.9], [0, 1, 0], [1e-9, 1.0, 1.0]).se is None
+
+
+@every_metric
+def test_logits_are_refused(metric: Metric) -> None:
+    with pytest.raises(InputError, match="needs probabilities"):
+        metric(Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit"))
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.5, math.nan])
+def test_a_threshold_outside_the_unit_interval_is_refused(threshold: float) -> None:
+    with pytest.raises(InputError, match="threshold must lie in"):
+        accuracy(SCORES, LABELS, threshold=threshold)
+
+
+@pytest.mark.parametrize("thresholds", [[0.0, 0.5], [0.5, 1.0], [0.6, 0.5], [0.5, 0.5], [], [math.nan]])
+def test_thresholds_must_increase_inside_the_unit_interval(thresholds: list[float]) -> None:
+    with pytest.raises(InputError, match="thresholds must lie inside"):
+        net_benefit(SCORES, LABELS, thresholds=thresholds)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Sharpness and refinement
+# ----------------------------------------------------------------------------------------------------------------------
+
+rows = st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.floats(0.1, 5.0)), min_size=1, max_size=30)
+
+
+@given(rows, st.integers(1, 12), st.sampled_from(["width", "mass", "distinct", "auto"]))
+def test_refinement_is_the_base_rate_less_sharpness(data: list[Any], n_bins: int, strategy: Any) -> None:
+    """002 Lemma 6.1, and the bounds of section 6.3.2."""
+    scores, y, weights = np.array([row[0] / 20 for row in data]), [row[1] for row in data], [row[2] for row in data]
+    tally = quiet(Tally.from_arrays, scores, y, weights)
+    base = tally.positives / tally.total
+    sharp = sharpness(tally, n_bins=n_bins, strategy=strategy).value
+    assert refinement(tally, n_bins=n_bins, strategy=strategy).value == pytest.approx(base - sharp, abs=1e-12)
+    assert base**2 - 1e-12 <= sharp <= base + 1e-12
+
+
+@given(rows, st.integers(1, 12))
+def test_refinement_is_at_most_the_brier_score_and_what_binning_may_cost(data: list[Any], n_bins: int) -> None:
+    """002 Lemma 6.2: with bins of width w, at most the Brier score + w + w^2 / 4."""
+    tally = quiet(Tally.from_arrays, [row[0] / 20 for row in data], [row[1] for row in data])
+    assert refinement(tally, n_bins=n_bins).value <= brier(tally).value + 1 / n_bins + 0.25 / n_bins**2 + 1e-12

@@ -1,0 +1,411 @@
+"""`check`: states, words, counts and edges."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import optimize, special, stats
+
+from calibrant.arrays import InputError
+from calibrant.metrics.recalibration import recalibration
+from calibrant.numerics import Grid
+from calibrant.tallies import GroupedTally, Tally
+from calibrant.verdict import Verdict, check, judge
+from calibrant.verdict.chance import Chance
+from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.likelihood import Box, Likelihood, compare_with_box
+from calibrant.verdict.segments import holm
+from calibrant.verdict.shape import worst_misfit
+
+
+def world(n: int, seed: int = 0, shift: float = 0.0, stretch: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = -1.0 + rng.standard_normal(n)
+    return special.expit(x), rng.random(n) < special.expit(x + shift + stretch * (x + 0.8))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# States and directions
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shift", "stretch", "words"),
+    [
+        (0.6, 0.0, ("too low",)),
+        (-0.6, 0.0, ("too high",)),
+        (0.0, -0.6, ("too extreme",)),
+        (0.0, 0.8, ("not extreme enough",)),
+        (0.8, -0.6, ("too low", "too extreme")),
+    ],
+)
+def test_the_direction_is_named(shift: float, stretch: float, words: tuple[str, ...]) -> None:
+    verdict = check(*world(20_000, shift=shift, stretch=stretch))
+    assert verdict.state == "miscalibrated"
+    assert verdict.direction == words
+    assert all(word in verdict.headline for word in words)
+
+
+def test_a_calibrated_model_is_called_so_with_enough_rows_and_not_with_few() -> None:
+    assert check(*world(20_000)).state == "calibrated"
+    few = check(*world(150))
+    assert few.state == "cannot tell"
+    assert few.more_labels is not None
+    assert f"{few.more_labels:,} more labels" in str(few)
+
+
+def test_misfit_in_the_tail_alone_is_found_and_named() -> None:
+    scores, labels = world(40_000, seed=3)
+    top = scores > np.quantile(scores, 0.99)
+    labels[top] = np.random.default_rng(1).random(top.sum()) < 0.25 * scores[top]
+    verdict = check(scores, labels)
+    assert (verdict.state, verdict.by_region) == ("miscalibrated", False)
+    assert verdict.direction == ("too high in the highest 1 % of the scores",)
+    assert "more than the tolerance explains" in str(verdict)
+
+
+@pytest.mark.parametrize("labels", [np.zeros(50), np.ones(50)])
+def test_one_class_is_cannot_tell_and_no_error(labels: np.ndarray) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        verdict = check(np.linspace(0.1, 0.9, 50), labels)
+    assert verdict.state == "cannot tell"
+    assert "only one class" in verdict.headline
+    assert any("have all labels arrived" in hint for hint in verdict.hints)
+    assert json.dumps(verdict.to_dict())
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_few_rows_are_cannot_tell(n: int) -> None:
+    assert check(np.linspace(0.2, 0.8, n), np.arange(n) % 2).state == "cannot tell"
+
+
+def test_a_constant_score_is_judged_by_its_level_alone() -> None:
+    rng = np.random.default_rng(0)
+    assert check(np.full(4_000, 0.3), rng.random(4_000) < 0.3).state == "calibrated"
+    off = check(np.full(4_000, 0.3), rng.random(4_000) < 0.5)
+    assert (off.state, off.slope, off.direction) == ("miscalibrated", None, ("too low",))
+
+
+def test_nearly_equal_scores_do_not_need_a_slope() -> None:
+    """A slope of 2 moves none of them by more than 0.05: only the level matters, and it can be told."""
+    rng = np.random.default_rng(0)
+    scores = special.expit(-1.0 + 0.05 * rng.standard_normal(6_000))
+    verdict = check(scores, rng.random(6_000) < scores)
+    assert verdict.state == "calibrated"
+    assert verdict.tolerance[1] > 2.0
+
+
+def test_scores_of_exactly_0_and_1_are_counted_when_labels_contradict_them() -> None:
+    scores, labels = world(2_000)
+    verdict = check(np.append(scores, [0.0, 0.0, 1.0]), np.append(labels, [1, 0, 0]))
+    assert verdict.at_ends == (1.0, 1.0)
+    assert any("1 events had a score of exactly 0 and 1 rows" in hint for hint in verdict.hints)
+
+
+def test_rebalanced_training_is_suspected_with_a_fix() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.beta(1, 40, 20_000)
+    verdict = check(special.expit(special.logit(p) + 2.5), rng.random(20_000) < p)
+    assert verdict.direction[0] == "too high"
+    assert any("rebalanced" in hint and "PlattScaling" in hint for hint in verdict.hints)
+
+
+def test_swapped_classes_are_suspected() -> None:
+    scores, labels = world(5_000)
+    assert any("classes swapped" in hint for hint in check(scores, ~labels).hints)
+
+
+def test_a_tighter_tolerance_asks_for_more() -> None:
+    scores, labels = world(20_000)
+    assert check(scores, labels, tolerance=(0.02, 0.02)).state == "cannot tell"
+    loose = check(*world(20_000, shift=0.6), tolerance=(1.0, 1.0))
+    assert loose.state == "calibrated"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Numbers
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_intercept_and_slope_are_those_of_a_logistic_regression() -> None:
+    scores, labels = world(3_000, shift=0.3, stretch=-0.2)
+    verdict, fitted = check(scores, labels), recalibration(scores, labels)
+    assert verdict.slope is not None
+    assert verdict.intercept is not None
+    assert verdict.slope.value == pytest.approx(fitted.slope.value, abs=1e-5)
+    at_center = fitted.slope_intercept.value + (fitted.slope.value - 1.0) * verdict.center
+    assert verdict.intercept.value == pytest.approx(at_center, abs=1e-5)
+    assert verdict.slope.se == pytest.approx(fitted.slope.se, rel=1e-3)
+    assert verdict.slope.low == pytest.approx(fitted.slope.low, abs=0.02)
+
+
+def test_profile_intervals_end_where_the_deviance_says() -> None:
+    scores, labels = world(400)
+    likelihood = Likelihood(Tally.from_arrays(scores, labels))
+    verdict = check(scores, labels)
+    assert verdict.slope is not None
+    for end in (verdict.slope.low, verdict.slope.high):
+        rise = likelihood.best(stretch=end - 1.0).deviance - likelihood.best().deviance
+        assert rise == pytest.approx(stats.chi2.ppf(0.95, 1), rel=1e-3)
+
+
+def test_the_box_distance_is_that_of_a_general_optimiser() -> None:
+    box = Box(0.2, 0.3)
+    for seed, shift, stretch in product(range(3), (-0.9, 0.0, 0.5), (-0.7, 0.0, 0.6)):
+        likelihood = Likelihood(Tally.from_arrays(*world(600, seed, shift, stretch)))
+        found = compare_with_box(likelihood, box)
+        best = optimize.minimize(
+            lambda theta, on=likelihood: on.deviance(*theta),
+            [0.0, 0.0],
+            bounds=[(-0.2, 0.2), (-0.3, 0.3)],
+            method="L-BFGS-B",
+            options={"ftol": 1e-14, "gtol": 1e-10},
+        )
+        assert found.to_box == pytest.approx(best.fun - found.best.deviance, abs=1e-4)
+
+
+def test_separable_data_end_the_search() -> None:
+    verdict = check([0.1, 0.2, 0.3, 0.7, 0.8, 0.9] * 5, [0, 0, 0, 1, 1, 1] * 5)
+    assert verdict.state in ("cannot tell", "miscalibrated")
+    assert verdict.slope is not None
+    assert verdict.slope.high == np.inf
+    assert verdict.to_dict()["slope"]["high"] is None
+
+
+def test_chance_is_the_poisson_binomial_distribution() -> None:
+    """Against convolution row by row."""
+    rng = np.random.default_rng(0)
+    scores = rng.beta(0.5, 3, 60)
+    pmf = np.ones(1)
+    for p in scores:
+        pmf = np.convolve(pmf, [1 - p, p])
+    chance = Chance(scores, np.ones(60))
+    for k in range(61):
+        assert chance.cdf(k) == pytest.approx(pmf[: k + 1].sum(), abs=1e-12)
+    low, high = chance.interval(0.95)
+    assert pmf[: int(low)].sum() <= 0.025 < pmf[: int(low) + 1].sum()
+    assert pmf[: int(high) + 1].sum() >= 0.975 > pmf[: int(high)].sum()
+
+
+@pytest.mark.parametrize(("n", "p"), [(10_000, 0.005), (400, 0.5), (100_000, 0.4)])
+def test_chance_of_equal_scores_is_binomial(n: int, p: float) -> None:
+    chance, exact = Chance(np.array([p]), np.array([float(n)])), stats.binom(n, p)
+    assert chance.interval(0.95) == pytest.approx(exact.interval(0.95), abs=1)
+    for k in exact.ppf([0.001, 0.1, 0.9]):
+        assert chance.cdf(k) == pytest.approx(exact.cdf(k), rel=0.02)
+
+
+def test_the_shape_test_is_within_the_binomial_bound_of_hoeffding() -> None:
+    """All scores equal: the envelope is the score moved by the tolerance, and the bound is exact."""
+    likelihood = Likelihood(Tally.from_arrays(np.repeat([0.1, 0.2], 500), np.tile([1, 0, 0, 0, 0], 200)))
+    misfit = worst_misfit(likelihood, Box(0.1, 0.0))
+    assert misfit is not None
+    high = special.expit(special.logit(0.1) + 0.1)
+    assert misfit.rows == 500
+    assert misfit.p_value == pytest.approx(min(1.0, 4 * stats.binom.sf(99, 500, high)), rel=1e-9)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Weights, order, grids, frames
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def same(one: Verdict, other: Verdict) -> None:
+    assert one.state == other.state
+    assert (one.rows, one.events) == (other.rows, other.events)
+    assert one.predicted == pytest.approx(other.predicted, rel=1e-9)
+    for name in ("intercept", "slope"):
+        mine, yours = getattr(one, name), getattr(other, name)
+        assert (mine.value, mine.low, mine.high) == pytest.approx((yours.value, yours.low, yours.high), abs=1e-6)
+    assert one.more_labels == other.more_labels
+
+
+def test_counts_mean_repetition() -> None:
+    scores, labels = world(500)
+    times = np.random.default_rng(1).integers(0, 4, 500)
+    same(check(scores, labels, times, weights="counts"), check(np.repeat(scores, times), np.repeat(labels, times)))
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    scores, labels = world(700)
+    order = np.random.default_rng(1).permutation(700)
+    weight = np.random.default_rng(2).random(700)
+    assert check(scores, labels) == check(scores[order], labels[order])
+    one, other = check(scores, labels, weight), check(scores[order], labels[order], weight[order])
+    assert one.gain is not None
+    assert other.gain is not None
+    assert one.gain.after == pytest.approx(other.gain.after, rel=1e-9)
+
+
+def test_the_unit_of_importance_weights_does_not_matter_and_equal_ones_change_nothing() -> None:
+    scores, labels = world(900)
+    weight = np.random.default_rng(2).gamma(2.0, size=900)
+    one, scaled = check(scores, labels, weight), check(scores, labels, 1000.0 * weight)
+    assert (one.state, one.more_labels is None) == (scaled.state, scaled.more_labels is None)
+    assert one.slope is not None
+    assert scaled.slope is not None
+    assert (one.slope.low, one.slope.high) == pytest.approx((scaled.slope.low, scaled.slope.high), rel=1e-6)
+    plain, doubled = check(scores, labels), check(scores, labels, np.full(900, 2.0))
+    assert plain.slope is not None
+    assert doubled.slope is not None
+    assert (plain.slope.low, plain.slope.high) == pytest.approx((doubled.slope.low, doubled.slope.high), rel=1e-6)
+
+
+def test_a_grid_gives_the_same_verdict() -> None:
+    scores, labels = world(5_000, shift=0.5)
+    exact, gridded = (check(Tally.from_arrays(scores, labels, grid=grid)) for grid in (None, Grid()))
+    assert exact.slope is not None
+    assert gridded.slope is not None
+    assert (exact.state, exact.events) == (gridded.state, gridded.events)
+    assert exact.slope.value == pytest.approx(gridded.slope.value, abs=1e-4)
+
+
+def test_ones_own_bins_are_enough() -> None:
+    verdict = check(Tally.from_table([900, 600], [88, 175], edges=[0.2], scores=[0.1, 0.3]))
+    assert (verdict.rows, verdict.events, round(verdict.predicted)) == (1500, 263, 270)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, lambda data: pl.DataFrame(data).lazy()])
+def test_a_frame_gives_what_arrays_give(frame: type) -> None:
+    scores, labels = world(600)
+    country = np.random.default_rng(0).choice(["de", "fr"], 600)
+    month = np.arange(600) // 60
+    there = check(
+        frame({"p": scores, "bad": labels, "country": country, "month": month}),
+        score="p",
+        label="bad",
+        by="country",
+        time="month",
+    )
+    assert there == check(scores, labels, by={"country": country}, time=month)
+
+
+def test_log_odds_are_taken_as_such() -> None:
+    scores, labels = world(800)
+    one = check(special.logit(scores), labels, kind="logit")
+    assert one.slope is not None
+    assert one.slope.value == pytest.approx(check(scores, labels).slope.value, abs=1e-6)  # type: ignore[union-attr]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Segments, time, clusters, gain
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_worst_segment_is_found_and_luck_is_not() -> None:
+    scores, labels = world(20_000, seed=5)
+    rng = np.random.default_rng(0)
+    device, country = rng.choice(["ios", "android", "web"], 20_000), rng.choice(list("abcdefghij"), 20_000)
+    assert not check(scores, labels, by={"device": device, "country": country}).worst_segments
+    off = device == "android"
+    labels[off] = rng.random(off.sum()) < np.minimum(1.4 * scores[off], 1.0)
+    verdict = check(scores, labels, by={"device": device})
+    assert [(segment.column, segment.value) for segment in verdict.worst_segments] == [("device", "android")]
+    assert "device = android" in str(verdict)
+    assert "too low" in str(verdict.worst_segments[0])
+
+
+def test_groups_of_tallies_are_segments() -> None:
+    scores, labels = world(2_000)
+    given = GroupedTally.from_arrays(scores, labels, groups=np.arange(2_000) % 2, grid=None)
+    assert {segment.value for segment in check(given).segments} == {0, 1}
+
+
+def test_periods_stand_in_order_and_equal_moments_stay_together() -> None:
+    scores, labels = world(1_000)
+    days = np.repeat(np.arange("2026-01-01", "2026-01-11", dtype="datetime64[D]"), 100)
+    verdict = check(scores, labels, time=days)
+    assert verdict.forward
+    assert sum(period.rows for period in verdict.periods) == 1_000
+    assert all(period.rows % 100 == 0 for period in verdict.periods)
+    assert "walking forward" in str(verdict)
+
+
+def test_repeated_rows_of_a_patient_are_not_new_evidence() -> None:
+    scores, labels = world(300, shift=0.35)
+    patient = np.arange(300)
+    alone = check(scores, labels, groups=patient)
+    copied = check(np.tile(scores, 20), np.tile(labels, 20), groups=np.tile(patient, 20))
+    naive = check(np.tile(scores, 20), np.tile(labels, 20))
+    assert naive.state == "miscalibrated"
+    assert copied.state == alone.state == "cannot tell"
+    assert copied.inflation == pytest.approx(20 * alone.inflation, rel=0.2)
+
+
+def test_few_clusters_are_refused() -> None:
+    with pytest.raises(InputError, match="3 clusters"):
+        check(*world(300), groups=np.arange(300) % 3)
+
+
+def test_the_gain_is_what_a_second_sample_would_show() -> None:
+    """The cross-fitted loss is near the loss of the fitted map on fresh rows, and an overfit would not be."""
+    verdict = check(*world(3_000, seed=1, shift=0.7))
+    assert verdict.gain is not None
+    assert verdict.gain.clear
+    scores, labels = world(200_000, seed=2, shift=0.7)
+    truth = special.expit(special.logit(scores) + 0.7)
+    before = -np.where(labels, np.log(scores), np.log1p(-scores)).mean()
+    after = -np.where(labels, np.log(truth), np.log1p(-truth)).mean()
+    assert verdict.gain.before == pytest.approx(before, rel=0.05)
+    assert verdict.gain.share == pytest.approx((before - after) / before, abs=0.02)
+
+
+def test_no_gain_is_said_so() -> None:
+    verdict = check(*world(5_000))
+    assert verdict.gain is not None
+    assert not verdict.gain.clear
+    assert "gain nothing that can be seen" in str(verdict)
+
+
+def test_holm_controls_any_family() -> None:
+    assert holm(np.array([0.5])).tolist() == [0.5]
+    assert holm(np.array([0.04, 0.01, 0.03])).round(3).tolist() == [0.06, 0.03, 0.06]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Forms and refusals
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_forms_say_the_same() -> None:
+    verdict = check(*world(5_000, shift=0.6), by=np.tile(["<b>", "y"], 2_500))
+    plain, data, page, rich = str(verdict), verdict.to_dict(), verdict._repr_html_(), verdict.__rich__()
+    assert data["state"] == "miscalibrated"
+    assert json.loads(json.dumps(data))["events"] == verdict.events
+    assert plain.splitlines()[0] in rich
+    assert "MISCALIBRATED" in page
+    assert "<b>" not in page
+    assert len(max(plain.splitlines(), key=len)) < 200
+
+
+def test_the_sentence_of_counts_reads_as_promised() -> None:
+    tally = Tally.from_table([5_000], [1_034], edges=[], scores=[0.1824])
+    text = str(judge(Evidence(tally)))
+    assert "Predicted 912 events, 1,034 happened; chance alone gives 859 to 966 (5,000 rows)." in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "problem"),
+    [
+        (([0.2, 0.4],), {}, "y is missing"),
+        (([0.2, 0.4], [0, 1]), {"tolerance": (0.2, -1)}, "tolerance"),
+        (([0.2, 0.4], [0, 1]), {"tolerance": 0.2}, "tolerance"),
+        (([10.0, 400.0], [0, 1]), {"kind": "real"}, "not probabilities"),
+        ((Tally.from_arrays([0.2, 0.4], [0, 1]), [0, 1]), {}, "pass it alone"),
+        ((Tally.from_arrays([2.0, 4.0], [0, 1], kind="logit"),), {}, "needs probabilities"),
+        ((pd.DataFrame({"p": [0.2]}),), {"score": "p"}, "both score= and label="),
+        ((pd.DataFrame({"p": [0.2]}),), {"score": "p", "label": "bad"}, "no column 'bad'"),
+        (([0.2, 0.4],), {"score": "p", "label": "bad"}, "list is none"),
+        (([0.2, 0.4], [0, 1]), {"by": ["a"]}, "by"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(arguments: tuple, keywords: dict, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        check(*arguments, **keywords)
