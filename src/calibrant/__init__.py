@@ -32,7 +32,7 @@ _HOMES = {
     "load": "export.document",
     "metrics": "",
     "plan": "guarantees.planning",
-    "report": "report",
+    "report": "reporting",
 }
 
 __all__ = sorted(_HOMES)

@@ -409,3 +409,15 @@ def test_the_sentence_of_counts_reads_as_promised() -> None:
 def test_mistakes_are_answered_in_a_sentence(arguments: tuple, keywords: dict, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         check(*arguments, **keywords)
+
+
+def test_events_at_a_score_of_0_are_miscalibration_and_not_explained_away() -> None:
+    verdict = check([0.0] * 5 + [1.0] * 5 + [0.5] * 10, [1] * 5 + [0] * 5 + [0, 1] * 5)
+    assert verdict.state == "miscalibrated"
+    assert str(check([0.0] * 30, [0] * 29 + [1]))
+
+
+def test_open_intervals_are_said_in_words() -> None:
+    text = str(check([0.2, 0.8], [0, 1]))
+    assert "no upper end" in text
+    assert "inf" not in text

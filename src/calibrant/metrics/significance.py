@@ -94,7 +94,7 @@ def spiegelhalter(scores: Scores, y: ArrayLike | None = None, sample_weight: Arr
     -----
     Edges: scores of 0, 0.5 and 1 have no variance here; if there are no others the p-value is NaN.
     Guarantee: no finite-sample guarantee. At level 5 % it rejected 4.1 to 5.8 % of calibrated models, from n = 100 and
-    one expected event on (``docs/benchmarks/significance.txt``). It is blind to errors that leave the mean Brier score
+    one expected event on (``docs/benchmarks/significance.txt``). It hardly sees errors that leave the mean Brier score
     alone, such as a common shift where scores spread evenly about 0.5.
     Cost: O(cells).
     References: Spiegelhalter (1986), Probabilistic prediction in patient management and clinical trials, section 5.
@@ -167,7 +167,8 @@ def hosmer_lemeshow(
     name = f"Hosmer-Lemeshow test, {len(bins)} bins of equal mass"
     if freedom < 1:
         return _finding(name, math.nan, math.nan, tally, "too few bins with scores inside (0, 1): no degree of freedom")
-    squares = (bins.effective_n * (bins.rate - bins.mean_score) ** 2)[used] / variance[used]
+    with np.errstate(over="ignore"):  # a score next to 0 that happened: the statistic may be infinite
+        squares = (bins.effective_n * (bins.rate - bins.mean_score) ** 2)[used] / variance[used]
     warning = "p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample's size"
     value = float(squares.sum())
     return _finding(name, value, float(special.chdtrc(freedom, value)), tally, warning)

@@ -78,7 +78,7 @@ class Chance:
         low_end, high_end = self.mean + spread * (bend - z), self.mean + spread * (bend + z)
         if self._whole:
             low_end, high_end = np.ceil(low_end - 0.5), np.ceil(high_end - 0.5)
-        return float(max(low_end, 0.0)), float(min(high_end, self.total))
+        return max(float(low_end), 0.0) + 0.0, min(float(high_end), self.total)
 
 
 def _invert(scores: Floats, n: Floats, mean: float, variance: float) -> tuple[int, Floats]:

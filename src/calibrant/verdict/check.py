@@ -76,8 +76,8 @@ def check(
         What intercept and slope may be off by. The default, 0.2 each, is odds within a factor of 1.22 (5 points at
         50 %, a fifth of the events when they are rare) and a slope between 0.8 and 1.2, limits that validation studies
         of clinical and credit models commonly accept; tighten it when decisions are finer. Where the log-odds of the
-        scores spread by less than 1, the slope's tolerance is divided by the spread: a stretch of nearly equal scores
-        moves none of them by more than the intercept's tolerance.
+        scores spread by less than 1 (root mean square about their middle), the slope's tolerance is divided by that
+        spread: a stretch of nearly equal scores moves the typical one by no more than the intercept's tolerance.
 
     Returns
     -------
@@ -99,7 +99,6 @@ def check(
     >>> check(p, rng.random(5000) < 0.6 * p).state
     'miscalibrated'
     """
-    _check_tolerance(tolerance)
     evidence = read_evidence(
         scores,
         y,
@@ -119,6 +118,7 @@ def check(
 
 def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Verdict:
     """The verdict on tallies that have been taken already."""
+    _check_tolerance(tolerance)
     tally = evidence.tally
     if len(tally) > 1 << 16 and tally.resolution == "exact":
         tally = tally.coarsen(10)
@@ -205,14 +205,15 @@ def _profile_end(likelihood: Likelihood, which: int, value: float, step: float, 
     near, far = value, value + 2.0 * step
     while (above := np.sqrt(max(profile(far) - best, 0.0)) - limit) < 0.0:
         near, far, step = far, far + 2.0 * step, 2.0 * step
-        if abs(far) > FARTHEST:
+        if abs(near) > FARTHEST:
             return float(np.copysign(np.inf, step))
     below = -limit if near == value else np.sqrt(max(profile(near) - best, 0.0)) - limit
     for _ in range(4):  # the root of a profile deviance is nearly straight, so the secant lands at once
         middle = near + (far - near) * below / (below - above)
         there = np.sqrt(max(profile(middle) - best, 0.0)) - limit
         near, below, far, above = (near, below, middle, there) if there >= 0.0 else (middle, there, far, above)
-    return float(near + (far - near) * below / (below - above))
+    end = float(near + (far - near) * below / (below - above))
+    return end if abs(end) <= FARTHEST else float(np.copysign(np.inf, step))
 
 
 def _at_ends(tally: Tally) -> tuple[float, float]:

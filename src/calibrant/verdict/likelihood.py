@@ -44,9 +44,9 @@ class Likelihood:
         information = np.maximum(information, self.n * 2.0**-33)  # scores of exactly 0 and 1 count a little
         self.center = float((information * self.log_odds).sum() / information.sum())
         self.distance = self.log_odds - self.center
-        variance = float((information * self.distance**2).sum() / information.sum())
+        variance = float((self.n * self.distance**2).sum() / self.n.sum())
         self.spread = float(np.sqrt(variance)) if variance > 1e-18 else 0.0
-        """Standard deviation of the log-odds, weighted as the center is; 0 for a constant score."""
+        """Root mean square of the rows' distance from the center; 0 for a constant score."""
 
     def shifted(self, shift: float, stretch: float) -> Floats:
         """Probability of each cell after the shift and the stretch."""

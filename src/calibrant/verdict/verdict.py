@@ -126,7 +126,7 @@ class Verdict:
                 f"the mean prediction is {mean / rate:.1f} times the base rate: was the model trained on rebalanced or "
                 "down-sampled rows? Mend it with cal = calibrant.PlattScaling().fit(scores, y)."
             )
-        elif self.state == "miscalibrated" and mean * REBALANCED < rate:
+        elif self.state == "miscalibrated" and 0.0 < mean * REBALANCED < rate:
             found.append(
                 f"the base rate is {rate / mean:.1f} times the mean prediction: do the labels mean the same event that "
                 "the model was trained on?"
@@ -176,12 +176,12 @@ class Verdict:
             a = self.intercept
             said.append(
                 f"Level: the odds are {_factor(a.value)} what the scores say (log-odds {a.value:+.2f}, 95 % interval "
-                f"{a.low:+.2f} to {a.high:+.2f}; tolerated: -{self.tolerance[0]:g} to +{self.tolerance[0]:g})."
+                f"{_span(a, '+.2f')}; tolerated: -{self.tolerance[0]:g} to +{self.tolerance[0]:g})."
             )
         if self.slope is not None:
             b = self.slope
             said.append(
-                f"Spread: slope {b.value:.2f} (95 % interval {b.low:.2f} to {b.high:.2f}; tolerated: "
+                f"Spread: slope {b.value:.2f} (95 % interval {_span(b, '.2f')}; tolerated: "
                 f"{1.0 - self.tolerance[1]:.2f} to {1.0 + self.tolerance[1]:.2f}); below 1 the scores are too extreme."
             )
         if self.misfit is not None and not self.by_region:
@@ -267,6 +267,13 @@ class Verdict:
             f'<div style="border-left:6px solid {colour};padding:0.2em 0.8em">'
             f"<strong>{html.escape(self.headline)}</strong><ul>{items}</ul></div>"
         )
+
+
+def _span(parameter: Parameter, form: str) -> str:
+    """An interval in words; an end that the data do not give is open."""
+    low = "no lower end" if math.isinf(parameter.low) else format(parameter.low, form)
+    high = "no upper end" if math.isinf(parameter.high) else format(parameter.high, form)
+    return f"{low} to {high}"
 
 
 def _factor(log_odds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from calibrant.report.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
+from calibrant.reporting.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
 
 
 def write_markdown(title: str, subtitle: str, sections: Iterable[Section]) -> str:
@@ -30,8 +30,9 @@ def _block(block: Block) -> list[str]:
 
 
 def _table(table: Table) -> list[str]:
-    lines = ["", f"{_safe(table.caption)}:", "", _line(table.head)]
-    lines.append("|" + "|".join([":--", *["--:"] * (len(table.head) - 1)]) + "|")
+    lines = ["", f"**{_safe(table.caption)}**", "", _line(table.head)]
+    side = ":--" if table.words else "--:"
+    lines.append("|" + "|".join([":--", *[side] * (len(table.head) - 1)]) + "|")
     lines += [_line(row) for row in table.rows]
     return lines + [line for note in table.notes for line in ("", _safe(note))]
 

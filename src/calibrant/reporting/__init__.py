@@ -1,5 +1,5 @@
 """The verdict and everything behind it as one page to hand on: HTML, Markdown or JSON, in three styles."""
 
-from calibrant.report.document import Report, report
+from calibrant.reporting.document import Report, report
 
 __all__ = ["Report", "report"]

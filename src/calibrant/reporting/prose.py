@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calibrant.report.blocks import Block, Bullets, Table
-from calibrant.report.figures import count, number, share
-from calibrant.report.styles import Style
+from calibrant.reporting.blocks import Block, Bullets, Table
+from calibrant.reporting.figures import count, number, share
+from calibrant.reporting.styles import Style
 
 WORDS = (
     ("{score}", "the probability that the model gives to the {event} of a {row}"),
@@ -90,10 +90,10 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
 def _steps(numbers: Mapping[str, Any]) -> list[str]:
     verdict = numbers["verdict"]
     shift, stretch = verdict["tolerance"]
-    slope = "" if stretch is None else f" and a slope within {number(stretch)} of 1"
+    slope = "" if stretch is None else f" and a slope within {stretch:.3g} of 1"
     steps = [
         "The verdict compares the joint likelihood region of calibration intercept and slope (Cox 1958) with a "
-        f"tolerance of {number(shift)} for the intercept{slope}: calibrated when the 95 % region lies inside, "
+        f"tolerance of {shift:.3g} for the intercept{slope}: calibrated when the 95 % region lies inside, "
         "miscalibrated when the 96 % region lies outside or when {events} in a tail or stretch of the {scores} are "
         "beyond any tolerated model at 1 % (Hoeffding 1956).",
         "The reliability diagram is the isotonic regression of labels on {scores} with a consistency band from 500 "

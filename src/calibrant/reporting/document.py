@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike
 from calibrant.arrays import InputError, Kind
 from calibrant.arrays.columns import check_option
 from calibrant.displays import ReliabilityDisplay
-from calibrant.report.blocks import Picture, Section
-from calibrant.report.contents import gather
-from calibrant.report.figures import count, share
-from calibrant.report.markdown import write_markdown
-from calibrant.report.page import write_html
-from calibrant.report.picture import draw_svg
-from calibrant.report.sections import sections
-from calibrant.report.styles import STYLES, StyleName
+from calibrant.reporting.blocks import Picture, Section
+from calibrant.reporting.contents import gather
+from calibrant.reporting.figures import count, share
+from calibrant.reporting.markdown import write_markdown
+from calibrant.reporting.page import write_html
+from calibrant.reporting.picture import draw_svg
+from calibrant.reporting.sections import sections
+from calibrant.reporting.styles import STYLES, StyleName
 from calibrant.verdict.check import TOLERANCE, judge
 from calibrant.verdict.evidence import read_evidence
 
@@ -67,12 +67,11 @@ class Report:
         """The same sections as Markdown, without the picture."""
         return write_markdown(self.title, self.subtitle, self._sections())
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path) -> None:
         """Write the report; the end of the name says how: ``.html``, ``.md`` or ``.json``."""
         form = _form(path)
         text = getattr(self, form)()
         Path(path).write_text(text, encoding="utf-8", newline="\n")
-        return Path(path)
 
     @property
     def subtitle(self) -> str:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from calibrant.report.blocks import Block, Bullets, Headline, Mark, Picture, Section, Table, Tone
-from calibrant.report.figures import UNKNOWN, amount, count, number, p_value, percent, share, span
-from calibrant.report.prose import definitions, limits, methods
-from calibrant.report.styles import Style
+from calibrant.reporting.blocks import Block, Bullets, Headline, Mark, Picture, Section, Table
+from calibrant.reporting.figures import UNKNOWN, amount, count, number, p_value, percent, share, span
+from calibrant.reporting.marks import LIGHTS, STATES, above_null, against_chance, best_action, evidence, luck
+from calibrant.reporting.prose import definitions, limits, methods
+from calibrant.reporting.styles import Style
 
 Numbers = Mapping[str, Any]
 
 MOST_SEGMENTS = 50
 """Segments shown in a table; all of them are in the data."""
-
-STATES: dict[str, Tone] = {"calibrated": "good", "miscalibrated": "bad", "cannot tell": "warn"}
-LIGHTS: dict[str, Tone] = {"green": "good", "yellow": "warn", "red": "bad", "none": "none"}
 
 
 def sections(numbers: Numbers, style: Style) -> tuple[Section, ...]:
@@ -66,7 +64,7 @@ def _groups(numbers: Numbers, style: Style) -> list[Block]:
             percent(group["rate"], unit=""),
             span(group["low"], group["high"], "percent").removesuffix(" %"),
             "–" if group["ratio"] is None else f"{group['ratio']:.2f}",
-            _against_chance(group["events"], *group["chance"]),
+            against_chance(group["events"], *group["chance"]),
         )
         for group in numbers["groups"]
     ]
@@ -128,7 +126,7 @@ def _errors(numbers: Numbers, style: Style) -> list[Block]:
             number(error["se"]) if "se" in error else "–",
             number(error.get("null")),
             number(error.get("null_high")),
-            _above(error),
+            above_null(error),
         )
         for error in numbers["errors"]
     ]
@@ -143,10 +141,14 @@ def _errors(numbers: Numbers, style: Style) -> list[Block]:
 
 def _losses(numbers: Numbers, style: Style) -> list[Block]:
     rows = [
-        (_name(score["name"]), number(score.get("value")), span(score.get("low"), score.get("high")),
-         number(score["null"]) if "null" in score else "–")
+        (
+            _name(score["name"]),
+            "infinite" if score["infinite"] else number(score.get("value")),
+            "–" if score["infinite"] else span(score.get("low"), score.get("high")),
+            number(score["null"]) if "null" in score else "–",
+        )
         for score in numbers["scores"]
-    ]  # fmt: skip
+    ]
     head = ("measure", "estimate", "95 % interval", "if every {score} were right")
     notes = ["Of losses less is better, of AUC more."]
     notes += [
@@ -169,7 +171,7 @@ def _decomposition(parts: Numbers, style: Style) -> Table:
     rows = [
         (
             name,
-            number(parts[key]),
+            "infinite" if key in parts["infinite"] else number(parts[key]),
             percent(parts[key] / whole) if whole and parts[key] is not None else "–",
             style.say(what),
         )
@@ -194,7 +196,7 @@ def _tests(numbers: Numbers, style: Style) -> list[Block]:
             _name(test["name"]),
             number(test["statistic"]),
             p_value(test["p_value"]),
-            _evidence(test["p_value"]),
+            evidence(test["p_value"]),
             "; ".join(test["notes"]) or "–",
         )
         for test in numbers["tests"]
@@ -241,7 +243,7 @@ def _scan(found: Iterable[Numbers], what: str, caption: str, style: Style, notes
             span(part["low"], part["high"], "count"),
             f"{part['events'] / part['predicted']:.2f}" if part["predicted"] else "–",
             p_value(part["p_value"]),
-            _luck(part),
+            luck(part),
         )
         for part in found
     ]
@@ -256,7 +258,7 @@ def _decisions(numbers: Numbers, style: Style) -> list[Block]:
     curve = numbers["decisions"]
     rows = [
         (share(at), amount(1000.0 * model), UNKNOWN if se is None else amount(1000.0 * se), amount(1000.0 * everyone),
-         _best(model, everyone))
+         best_action(model, everyone))
         for at, model, se, everyone in zip(
             *(curve[key] for key in ("thresholds", "model", "se", "treat_all")), strict=True
         )
@@ -347,38 +349,6 @@ def _count_off(parts: list[Any], noun: str) -> str:
 def _in_time(found: list[Any]) -> list[Any]:
     """Numbers by size; dates were written so that their text sorts."""
     return sorted(found, key=lambda part: part["value"])
-
-
-def _against_chance(events: float, low: float, high: float) -> Mark:
-    if low <= events <= high:
-        return Mark("within", "good")
-    return Mark("above", "bad") if events > high else Mark("below", "warn")
-
-
-def _above(error: Numbers) -> Mark:
-    value, most = error.get("value"), error.get("null_high")
-    if value is None or most is None:
-        return Mark(UNKNOWN, "none")
-    return Mark("more than chance", "bad") if value > most else Mark("as chance gives", "good")
-
-
-def _luck(part: Numbers) -> Mark:
-    if part["p_value"] > 0.05:
-        return Mark("could be chance", "good")
-    return Mark("too low", "bad") if part["events"] > part["predicted"] else Mark("too high", "warn")
-
-
-def _evidence(value: float | None) -> Mark:
-    if value is None:
-        return Mark(UNKNOWN, "none")
-    return Mark("evidence against", "bad") if value < 0.05 else Mark("no evidence against", "good")
-
-
-def _best(model: float, everyone: float) -> str:
-    best, name = (everyone, "act on all") if everyone > 0.0 else (0.0, "act on none")
-    if abs(model - best) <= 1e-12:
-        return f"as good: model, {name}"
-    return "model" if model > best else name
 
 
 def _clusters(numbers: Numbers) -> tuple[str, ...]:

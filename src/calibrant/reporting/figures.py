@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 
 UNKNOWN = "not defined"
+ROUNDING = 1e-15
+"""What is left of a zero after sums."""
+
 LEAST = 1e-6
 """Shares below this are written as such: nobody compares their digits."""
 
@@ -46,11 +49,11 @@ def percent(value: float | None, digits: int = 3, unit: str = " %") -> str:
     """
     if value is None:
         return UNKNOWN
+    if abs(value) < ROUNDING:
+        return f"0{unit}"
     if 0.0 < value < LEAST:
         return f"< 0.0001{unit}"
-    if value == 0.0:
-        return f"0{unit}"
-    decimals = min(max(digits - 1 - math.floor(math.log10(100.0 * value)), 0), 6)
+    decimals = min(max(digits - 1 - math.floor(math.log10(100.0 * abs(value))), 0), 6)
     return f"{100.0 * value:,.{decimals}f}{unit}"
 
 
@@ -76,7 +79,7 @@ def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
     """
     if value is None:
         return UNKNOWN
-    if value == 0.0:
+    if abs(value) < ROUNDING:
         return "0"
     size = math.floor(math.log10(abs(value)))
     decimals = min(max(2, digits - 1 - size), 12)

@@ -14,15 +14,16 @@ from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.provenance import library_version
 from calibrant.metrics.bins import Bins
 from calibrant.metrics.cumulative import ecce
-from calibrant.metrics.decompositions import decompose
+from calibrant.metrics.decompositions import Decomposition, decompose
 from calibrant.metrics.errors import debiased_ece, ece, pde
+from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.grades import grade_table
 from calibrant.metrics.recalibration import ici, recalibration
 from calibrant.metrics.scores import auc, brier, log_loss, net_benefit
 from calibrant.metrics.significance import debiased_l2_test, ecce_test, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics.smooth import smooth_ece
 from calibrant.numerics import Floats
-from calibrant.report.figures import LEAST, percent, share, span
+from calibrant.reporting.figures import LEAST, percent, share, span
 from calibrant.tallies import Tally
 from calibrant.verdict.chance import Chance
 from calibrant.verdict.verdict import Verdict
@@ -33,6 +34,8 @@ ROWS_PER_BIN = 20
 
 MOST_GRADES, ROWS_PER_GRADE = 20, 2
 """Up to this many distinct scores, with this many rows each on average, every score is a group of its own."""
+
+LOSS_PARTS = ("miscalibration", "discrimination", "uncertainty", "loss")
 
 ODDS = 2.0 ** np.arange(-3, 4)
 """Thresholds of the decision curve, as multiples of the odds of the event."""
@@ -65,8 +68,8 @@ def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_s
         "groups_are": "distinct scores" if by_score else "bins of equal mass",
         "groups": groups,
         "grades": _grades(groups) if tally.counts else None,
-        "scores": [metric(tally).to_dict() for metric in (brier, log_loss, auc)],
-        "decompositions": [decompose(tally, loss=loss).to_dict() for loss in ("brier", "log")],
+        "scores": [_score(metric(tally)) for metric in (brier, log_loss, auc)],
+        "decompositions": [_parts(decompose(tally, loss=loss)) for loss in ("brier", "log")],
         "errors": _errors(tally, random_state),
         "recalibration": recalibration(tally).to_dict(),
         "curve": ici(tally, random_state=random_state).to_dict(),
@@ -117,6 +120,8 @@ def _groups(tally: Tally, bins: Bins, by_score: bool, inflation: float | None) -
 
 
 def _range(low: float, high: float) -> str:
+    if low == high:
+        return share(low)
     return f"up to {percent(high)}" if low < LEAST else span(low, high, "percent")
 
 
@@ -132,6 +137,14 @@ def _cells_by_bin(tally: Tally, bins: Bins) -> list[tuple[Floats, Floats]]:
 def _grades(groups: list[dict[str, Any]]) -> dict[str, Any]:
     rows, events, score = ([group[key] for group in groups] for key in ("rows", "events", "mean_score"))
     return grade_table(rows, events, np.clip(score, 0.0, 1.0), names=[group["label"] for group in groups]).to_dict()
+
+
+def _score(estimate: Estimate) -> dict[str, Any]:
+    return estimate.to_dict() | {"infinite": math.isinf(estimate.value)}
+
+
+def _parts(parts: Decomposition) -> dict[str, Any]:
+    return parts.to_dict() | {"infinite": [key for key in LOSS_PARTS if math.isinf(getattr(parts, key))]}
 
 
 def _errors(tally: Tally, random_state: int) -> list[dict[str, Any]]:
@@ -156,7 +169,7 @@ def _tests(tally: Tally, random_state: int) -> list[dict[str, Any]]:
 def _thresholds(tally: Tally) -> list[float]:
     """A few round thresholds about the base rate, where decisions are: half a row on either side keeps it inside."""
     odds = (float(tally.positives) + 0.5) / (float(tally.total - tally.positives) + 0.5) * ODDS
-    return sorted({_round(value) for value in (odds / (1.0 + odds)).tolist()})
+    return sorted({_round(value) for value in np.clip(odds / (1.0 + odds), LEAST, 1.0 - LEAST).tolist()})
 
 
 def _round(value: float) -> float:

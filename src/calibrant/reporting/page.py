@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from html import escape
 
-from calibrant.report.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
+from calibrant.reporting.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
 
 COLOURS = {"good": "#009E73", "warn": "#E69F00", "bad": "#D55E00", "none": "#767676"}
 """Okabe and Ito's, as in the verdict; the word beside a colour says the same."""
@@ -51,8 +51,8 @@ figcaption{font-size:.84rem;color:#444;max-width:46rem;margin-top:.5rem}
 @media (max-width:34rem){body{padding:.8rem .8rem 2rem}h1{font-size:1.35rem}th,td{padding:.25rem .45rem}
 tbody th.wrap{max-width:11rem}}
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}.scroll{overflow:visible}
-h2{break-after:avoid}tr,figure,.headline{break-inside:avoid}thead{display:table-header-group}
-table{font-size:7.5pt}th,td{padding:.15rem .3rem}
+h2,caption{break-after:avoid}thead,tr,figure,.headline{break-inside:avoid}thead{display:table-header-group}
+figure svg{max-width:10cm}.note,figcaption{font-size:8pt}table{font-size:7.5pt}th,td{padding:.15rem .3rem}
 .mark::before,.headline{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 """
 

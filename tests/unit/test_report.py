@@ -1,0 +1,382 @@
+"""The report: the same numbers in every style and form, a page that needs nothing, and nobody's text run as markup."""
+
+import json
+import re
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibrant.arrays import InputError
+from calibrant.reporting import Report, report
+from calibrant.reporting.contents import _thresholds
+from calibrant.reporting.page import write_html
+from calibrant.reporting.sections import sections
+from calibrant.reporting.styles import PARTS, STYLES
+from calibrant.tallies import GroupedTally, Tally
+
+NASTY = "<script>alert('x')</script> & \"quoted\" | {rows} [a](b) *c*"
+
+
+def rows(n=600, seed=0, power=0.8):
+    rng = np.random.default_rng(seed)
+    scores = rng.beta(2, 5, size=n)
+    return scores, (rng.random(n) < scores**power).astype(int)
+
+
+@pytest.fixture(scope="module")
+def full():
+    """A report with every part in it."""
+    scores, y = rows()
+    place = np.arange(len(y))
+    return report(scores, y, by={"site": place % 3, NASTY: np.where(place % 2, NASTY, "plain")}, time=place // 10)
+
+
+def in_style(made, style):
+    return Report(STYLES[style].title, style, made.numbers, made.display)
+
+
+class Page(HTMLParser):
+    """Tags and cells of a page; fails on tags that are not closed in order."""
+
+    VOID = ("meta", "br")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.cells, self.text = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text.append(data)
+        if "td" in self.open or "th" in self.open:
+            self.cells.append(data)
+
+    def named(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def page_of(made):
+    pytest.importorskip("matplotlib")
+    return made.to_html()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Numbers
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_all_styles_hold_the_same_numbers():
+    scores, y = rows(200)
+    made = [report(scores, y, style=style).to_dict() for style in STYLES]
+    for one in made:
+        del one["title"], one["style"]
+    assert made[0] == made[1] == made[2]
+
+
+def test_all_styles_show_the_same_figures(full):
+    def figures(style):
+        parts = sections(full.numbers, STYLES[style])
+        cells = [
+            str(cell) for part in parts for block in part.blocks for row in getattr(block, "rows", ()) for cell in row
+        ]
+        return Counter(cell for cell in cells if re.fullmatch(r"[-+<]?[\d., %to]+", cell))
+
+    assert sum(figures("general").values()) > 200
+    assert figures("general") == figures("credit") == figures("clinical")
+
+
+def test_every_style_orders_and_names_every_part():
+    for style in STYLES.values():
+        assert sorted(style.order) == sorted(PARTS)
+        assert set(style.headings) == set(PARTS)
+        assert set(style.words) == set(STYLES["general"].words)
+
+
+def test_groups_of_few_scores_by_hand():
+    # 50 rows at 0.2 with 10 events, 50 rows at 0.6 with 45: predicted 10 and 30. Clopper-Pearson of 45 of 50 at 95 % is
+    # 0.7819 to 0.9667 (beta quantiles), and P(Bin(50, 0.6) >= 45) = 1.8e-6 < 0.001 is a red light.
+    scores = [0.2] * 50 + [0.6] * 50
+    numbers = report(scores, [1] * 10 + [0] * 40 + [1] * 45 + [0] * 5).numbers
+    assert numbers["groups_are"] == "distinct scores"
+    low, high = numbers["groups"]
+    assert [low[key] for key in ("label", "rows", "events", "ratio")] == ["20 %", 50, 10, 1.0]
+    assert low["predicted"] == pytest.approx(10.0)
+    assert [high[key] for key in ("label", "rows", "events", "ratio", "rate")] == ["60 %", 50, 45, 1.5, 0.9]
+    assert (high["low"], high["high"]) == pytest.approx((0.7819, 0.9667), abs=1e-4)
+    assert low["chance"][0] <= 10 <= low["chance"][1] < high["chance"][0] < 30 < high["chance"][1] < 45
+    assert [grade["light"] for grade in numbers["grades"]["grades"]] == ["green", "red"]
+
+
+def test_bins_hold_every_row_once_in_the_order_of_scores():
+    scores, y = rows(1000)
+    groups = report(scores, y).numbers["groups"]
+    assert len(groups) == 10
+    assert sum(group["rows"] for group in groups) == 1000
+    assert sum(group["events"] for group in groups) == y.sum()
+    assert sum(group["predicted"] for group in groups) == pytest.approx(scores.sum())
+    ends = [end for group in groups for end in (group["from"], group["to"])]
+    assert ends == sorted(ends)
+    assert (groups[0]["from"], groups[-1]["to"]) == (scores.min(), scores.max())
+
+
+def test_the_order_of_rows_does_not_matter():
+    scores, y = rows(300)
+    turned = np.random.default_rng(1).permutation(300)
+    assert report(scores, y).to_json() == report(scores[turned], y[turned]).to_json()
+
+
+def test_a_frame_gives_what_its_columns_give():
+    pa = pytest.importorskip("pyarrow")
+    scores, y = rows(300)
+    site = np.arange(300) % 3
+    frame = pa.table({"p": scores, "y": y, "site": site})
+    assert report(frame, score="p", label="y", by="site").numbers == report(scores, y, by={"site": site}).numbers
+
+
+def test_json_is_the_dict_and_the_dict_is_a_copy(full):
+    data = full.to_dict()
+    assert json.loads(full.to_json()) == data
+    data["groups"].clear()
+    data["verdict"]["state"] = "?"
+    assert full.to_dict()["groups"]
+    assert full.numbers["verdict"]["state"] != "?"
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12))
+def test_thresholds_are_inside_and_increase(events, others):
+    tally = Tally.from_table([events + others + 1], [events], edges=[], scores=[0.5])
+    at = np.array(_thresholds(tally))
+    assert ((at > 0.0) & (at < 1.0)).all()
+    assert (np.diff(at) > 0.0).all()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Edges
+# ----------------------------------------------------------------------------------------------------------------------
+
+EDGES = {
+    "one row": lambda: ([0.3], [1], None),
+    "two rows": lambda: ([0.3, 0.6], [0, 1], None),
+    "no event": lambda: (rows(50)[0], np.zeros(50, dtype=int), None),
+    "events only": lambda: (rows(50)[0], np.ones(50, dtype=int), None),
+    "one score": lambda: ([0.3] * 40, [0, 0, 0, 1] * 10, None),
+    "labels against 0 and 1": lambda: ([0.0, 1.0, 0.5, 0.5] * 5, [1, 0, 1, 0] * 5, None),
+    "separated": lambda: (np.linspace(0.1, 0.9, 40), np.arange(40) >= 20, None),
+    "weights": lambda: (*rows(300), np.random.default_rng(3).exponential(size=300)),
+    "huge, tiny and no weights": lambda: (*rows(300), np.tile([1e9, 1e-9, 0.0], 100)),
+    "a table": lambda: (Tally.from_table([40, 60, 0], [3, 30, 0], edges=[0.2, 0.7], scores=[0.1, 0.4, 0.8]),),
+}
+
+
+@pytest.mark.parametrize("case", EDGES)
+@pytest.mark.filterwarnings("ignore:.*one class.*")
+def test_edges_give_a_report_in_every_form(case):
+    made = report(*EDGES[case](), style="clinical")
+    assert json.loads(made.to_json()) == made.to_dict()
+    title, _, *parts = made.to_markdown().split("\n## ")
+    assert title.startswith("# Calibration of predicted risks\n")
+    assert len(parts) == len(PARTS) - 3  # the verdict was left out; no segments, no periods
+    assert not any(re.search(r"\b(nan|inf|None)\b|[{}]", part) for part in parts)
+    assert len(Page(page_of(made)).named("h2")) == len(parts) + 1
+
+
+def test_an_infinite_loss_is_called_infinite():
+    made = report(*EDGES["labels against 0 and 1"]())
+    assert "| Log loss | infinite | – |" in made.to_markdown()
+    assert "| Miscalibration | infinite | – |" in made.to_markdown()
+    assert made.to_dict()["scores"][1]["value"] is None
+
+
+def test_importance_weights_have_no_lights_and_no_simulated_test():
+    made = report(*EDGES["weights"]())
+    assert made.numbers["grades"] is None
+    assert not any("T-Cal" in test["name"] for test in made.numbers["tests"])
+    assert "No lights are shown" in made.to_markdown()
+    assert "T-Cal" not in made.to_markdown()
+
+
+def test_clusters_are_named_where_formulas_ignore_them():
+    scores, y = rows(600)
+    made = report(scores, y, groups=np.arange(600) // 3, style="clinical")
+    assert "These formulas take patients as independent" in made.to_markdown()
+    assert "cluster buckets" in made.to_markdown()
+
+
+def test_tallies_by_group_are_segments():
+    scores, y = rows(400)
+    made = report(GroupedTally.from_arrays(scores, y, groups=np.arange(400) % 4))
+    assert len(made.numbers["verdict"]["segments"]) == 4
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The page
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_the_page_asks_for_nothing(full, style):
+    text = page_of(in_style(full, style))
+    page = Page(text)
+    names = {name for name, _ in page.tags}
+    assert not names & {"script", "link", "img", "iframe", "object", "embed", "base", "form", "audio", "video", "image"}
+    for _, attrs in page.tags:
+        assert not set(attrs) & {"src", "srcset", "data", "action", "background", "poster", "ping", "http-equiv"}
+        assert not any(name.startswith("on") for name in attrs)
+        assert (attrs.get("href") or "#").startswith("#")
+    assert "http" not in text
+    assert "@import" not in text
+    assert "@font-face" not in text
+    assert all(target.startswith("#") for target in re.findall(r"url\(\s*['\"]?(.)", text))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_the_page_is_built_for_readers_of_every_kind(full, style):
+    page = Page(page_of(in_style(full, style)))
+    assert page.named("html") == [{"lang": "en"}]
+    assert "width=device-width" in str(page.named("meta"))
+    assert len(page.named("h1")) == len(page.named("title")) == len(page.named("main")) == 1
+    assert len(page.named("h2")) == len(PARTS)
+    assert {attrs.get("scope") for attrs in page.named("th")} == {"row", "col"}
+    assert len(page.named("table")) == len(page.named("caption")) == len(page.named("thead"))
+    (picture,) = page.named("svg")
+    assert picture["role"] == "img"
+    assert "lie outside the grey band" in picture["aria-label"]
+
+
+def test_ids_are_unique_and_links_arrive(full):
+    page = Page(page_of(full))
+    ids = Counter(attrs["id"] for _, attrs in page.tags if "id" in attrs)
+    assert max(ids.values()) == 1
+    assert {attrs["href"].removeprefix("#") for _, attrs in page.tags if "href" in attrs} <= set(ids)
+    assert all(target in ids for target in re.findall(r"url\(#([^)]*)\)", full.to_html()))
+
+
+def test_no_text_of_the_user_becomes_markup(full):
+    made = Report(NASTY, "general", full.numbers, full.display)
+    page = Page(page_of(made))
+    assert not page.named("script")
+    assert f"{NASTY} = {NASTY}" in page.cells
+    assert NASTY in page.text
+    markdown = made.to_markdown()
+    assert "<" not in markdown
+    assert "[a]" not in markdown.replace(r"\[a\]", "")
+    table = markdown.partition("## By segment")[2].partition("\n\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + 5
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+
+
+def test_the_same_rows_give_the_same_bytes_whatever_the_settings():
+    mpl = pytest.importorskip("matplotlib")
+    scores, y = rows(200)
+    first = report(scores, y).to_html()
+    with mpl.rc_context({"font.size": 20.0, "axes.facecolor": "black", "svg.fonttype": "path"}):
+        before = dict(mpl.rcParams)
+        second = report(scores, y).to_html()
+        assert dict(mpl.rcParams) == before
+    assert first == second
+
+
+@pytest.mark.slow
+def test_a_million_rows_and_200_segments_stay_below_a_megabyte():
+    rng = np.random.default_rng(0)
+    scores = rng.beta(0.3, 100, size=10**6)
+    branch = np.char.add("branch ", rng.integers(0, 200, size=10**6).astype(str))
+    made = report(scores, rng.random(10**6) < scores, by={"branch": branch}, time=rng.integers(0, 500, size=10**6))
+    assert len(made.numbers["verdict"]["segments"]) == 200
+    assert len(page_of(made).encode()) < 1_000_000
+    table = made.to_markdown().partition("## By segment")[2].partition("\n## ")[0]
+    assert table.count("branch = branch") == 50
+    assert "150 more segments" in table
+
+
+def test_periods_stand_in_the_order_of_time():
+    scores, y = rows(800)
+    made = report(scores, y, time=np.arange(800)[::-1])
+    table = made.to_markdown().partition("## By period")[2].partition("\n## ")[0]
+    starts = [int(start) for start in re.findall(r"\| from (\d+) ", table)]
+    assert len(starts) == 8
+    assert starts == sorted(starts)
+
+
+def test_styles_speak_their_own_words(full):
+    credit, clinical = (in_style(full, style).to_markdown() for style in ("credit", "clinical"))
+    assert "defaults, " in credit
+    assert not re.search(r"\bevents?\b", credit)
+    assert not re.search(r"\bevents?\b", clinical)
+    assert clinical.index("## Intercept, slope, E/O and ICI") < clinical.index("## Calibration curve")
+    assert (
+        clinical.index("## Calibration curve")
+        < clinical.index("## Decision curve")
+        < clinical.index("## Discrimination")
+    )
+    assert credit.index("## Traffic lights by grade") < credit.index("## PD and default rate")
+
+
+def test_a_large_p_value_is_never_called_a_proof(full):
+    for style in STYLES:
+        assert "A large p-value is no proof of calibration" in in_style(full, style).to_markdown()
+
+
+def test_a_page_of_no_sections_is_still_a_page():
+    page = Page(write_html("A & B", "none", [], str))
+    assert "A & B" in page.text
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Files and refusals
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_save_chooses_the_form_by_the_name(full, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name, text in (("a.html", full.to_html()), ("a.MD", full.to_markdown()), ("a.json", full.to_json())):
+        full.save(tmp_path / name)
+        assert (tmp_path / name).read_text(encoding="utf-8") == text
+
+
+def test_path_saves_and_title_is_used(tmp_path):
+    scores, y = rows(100)
+    made = report(scores, y, title="Model 7, May", path=tmp_path / "model.md")
+    assert (tmp_path / "model.md").read_text(encoding="utf-8") == made.to_markdown()
+    assert made.to_markdown().startswith("# Model 7, May\n")
+    assert str(made).startswith("Model 7, May: ")
+
+
+def test_other_names_are_refused_before_anything_is_computed(full, tmp_path):
+    with pytest.raises(InputError, match=r"must end in \.html, \.md or \.json"):
+        full.save(tmp_path / "report.pdf")
+    with pytest.raises(InputError, match=r"must end in \.html, \.md or \.json"):
+        report(None, None, path="report.docx")
+
+
+def test_an_unknown_style_is_refused():
+    with pytest.raises(InputError, match="style"):
+        report([0.2, 0.4], [0, 1], style="legal")
+
+
+def test_without_matplotlib_html_says_what_to_install_and_the_rest_works(full, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r'pip install "calibrant\[plot\]"'):
+        full.to_html()
+    assert full.to_markdown()
+    assert full.to_json()
