@@ -152,7 +152,7 @@ def report(on_rows: Iterable[Job], on_tally: Iterable[Job]) -> bool:
     ready = {job.name: job for job in on_tally}
     within = True
     head = f"{'CPU time':<42}{'ms':>9}{'wall ms':>9}{'ratio':>8}{'limit':>7}{'gate':>7}"
-    print(f"\n{head}{'':<6}{'from a tally, ms' if ready else ''}".rstrip())
+    print(f"\n{head}{'':<4}{'from a tally, ms' if ready else ''}".rstrip())
     for job in jobs.values():
         text = f"{job.name:<42}{1e3 * job.cost:>9.1f}{1e3 * statistics.median(job.wall):>9.1f}"
         verdict = ""
@@ -164,7 +164,7 @@ def report(on_rows: Iterable[Job], on_tally: Iterable[Job]) -> bool:
                 within &= verdict != "FAIL"
                 text += f"{job.limit:>7.1f}{GATE * job.limit:>7.2f}"
         late = f"{1e3 * ready[job.name].cost:>12.1f}" if job.name in ready else ""
-        print(f"{text:<82}{verdict:<6}{late}".rstrip())
+        print(f"{text:<84}{verdict:<6}{late}".rstrip())
     print(f"\nratio: to {BASELINE} on the same rows; the bootstraps' to the one on 10^6 rows")
     return within
 

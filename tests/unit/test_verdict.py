@@ -7,20 +7,18 @@ import warnings
 from itertools import product
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from scipy import optimize, special, stats
 
 from calibrant.arrays import InputError
+from calibrant.metrics.chance import Chance
+from calibrant.metrics.multiplicity import holm
 from calibrant.metrics.recalibration import recalibration
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import Verdict, check, judge
-from calibrant.verdict.chance import Chance
 from calibrant.verdict.evidence import Evidence
 from calibrant.verdict.likelihood import Box, Likelihood, compare_with_box
-from calibrant.verdict.segments import holm
 from calibrant.verdict.shape import worst_misfit
 
 
@@ -272,21 +270,6 @@ def test_ones_own_bins_are_enough() -> None:
     assert (verdict.rows, verdict.events, round(verdict.predicted)) == (1500, 263, 270)
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, lambda data: pl.DataFrame(data).lazy()])
-def test_a_frame_gives_what_arrays_give(frame: type) -> None:
-    scores, labels = world(600)
-    country = np.random.default_rng(0).choice(["de", "fr"], 600)
-    month = np.arange(600) // 60
-    there = check(
-        frame({"p": scores, "bad": labels, "country": country, "month": month}),
-        score="p",
-        label="bad",
-        by="country",
-        time="month",
-    )
-    assert there == check(scores, labels, by={"country": country}, time=month)
-
-
 def test_log_odds_are_taken_as_such() -> None:
     scores, labels = world(800)
     one = check(special.logit(scores), labels, kind="logit")
@@ -400,8 +383,7 @@ def test_the_sentence_of_counts_reads_as_promised() -> None:
         (([10.0, 400.0], [0, 1]), {"kind": "real"}, "not probabilities"),
         ((Tally.from_arrays([0.2, 0.4], [0, 1]), [0, 1]), {}, "pass it alone"),
         ((Tally.from_arrays([2.0, 4.0], [0, 1], kind="logit"),), {}, "needs probabilities"),
-        ((pd.DataFrame({"p": [0.2]}),), {"score": "p"}, "both score= and label="),
-        ((pd.DataFrame({"p": [0.2]}),), {"score": "p", "label": "bad"}, "no column 'bad'"),
+        (([0.2, 0.4],), {"score": "p"}, "both score= and label="),
         (([0.2, 0.4],), {"score": "p", "label": "bad"}, "list is none"),
         (([0.2, 0.4], [0, 1]), {"by": ["a"]}, "by"),
     ],

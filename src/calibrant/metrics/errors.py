@@ -14,14 +14,12 @@ from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.maps import StepMap
 from calibrant.metrics.bins import ENOUGH_ROWS, Bins, Scores, Strategy, tally_of
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.resampling import Resampled, Statistic, null_facts, uncertainty
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 Edges = ArrayLike | StepMap | None
-NORMAL = 1.959963984540054
-"""The normal quantile of a two-sided 95 % interval."""
 _CHOSEN = {
     "width": "{} bins of equal width",
     "mass": "{} bins of equal mass",
@@ -300,7 +298,7 @@ def weak_error(
         abs(r),
         se=float(np.sqrt(max(second - r * r, 0.0) / (size - 1.0))) if size >= 2.0 else None,
         null=float(null_sd * np.sqrt(2.0 / np.pi)),
-        null_high=float(NORMAL * null_sd),
+        null_high=float(TWO_SIDED * null_sd),
         beta=beta,
         gain=beta * r,
     )
@@ -372,7 +370,7 @@ def _debiased_spread(bins: Bins, kept: NDArray[np.bool_], square: float) -> tupl
     base = 2.0 * part.sum() + max(between, 0.0)
     skewness = 8.0 * (share * noise * part).sum() / (2.0 * part.sum()) ** 1.5
     ends = []
-    for z in (-NORMAL - (NORMAL**2 - 1.0) * skewness / 6.0, NORMAL):
+    for z in (-TWO_SIDED - (TWO_SIDED**2 - 1.0) * skewness / 6.0, TWO_SIDED):
         root = np.sqrt(max(slope * square + (z * slope) ** 2 / 4.0 + base, 0.0))
         ends.append(float(square + z * z * slope / 2.0 + z * root))
     # The truth is at least 0, and an interval without its estimate would puzzle; both only widen it.

@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-LEVEL = 0.95
-"""Confidence of every interval here, unless a function says otherwise."""
+TWO_SIDED, ONE_SIDED = 1.959963984540054, 1.6448536269514722
+"""Quantiles of the normal law: 97.5 % for the ends of 95 % intervals, 95 % for ``null_high``."""
 
 
 @dataclass(frozen=True)

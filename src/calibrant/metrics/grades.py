@@ -8,12 +8,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.metrics.bins import Bins, Scores, Strategy
+from calibrant.metrics.chance import Chance
+from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Floats, Ints
 
 Sides = Literal["one", "two"]
@@ -22,9 +24,6 @@ Method = Literal["most prudent", "scaled"]
 
 YELLOW, RED = 0.05, 0.001
 """One-sided p-values at which a light turns yellow and red: confidence 95 % and 99.9 % (OeNB and FMA 2004)."""
-
-EXACT_SD = 500.0
-"""Up to this standard deviation of all defaults their law is convolved exactly; beyond it is as good as normal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +223,8 @@ def grade_table(
     upper, lower = _tails(k, m, p)
     filled = m > 0
     binomial = np.where(filled, upper if sides == "one" else np.minimum(1.0, 2.0 * np.minimum(upper, lower)), np.nan)
-    all_upper, all_lower = _portfolio_tails(k, m, p)
+    portfolio = Chance(p, m.astype(np.float64))
+    all_upper, all_lower = portfolio.at_least(float(k.sum())), portfolio.cdf(float(k.sum()))
     some, total, hits = bool(filled.any()), int(m.sum()), int(k.sum())
     both = all_upper if sides == "one" else min(1.0, 2.0 * min(all_upper, all_lower))
     mean_pd = float((m * p).sum()) / max(total, 1)
@@ -237,7 +237,7 @@ def grade_table(
         rate=np.where(filled, k / np.maximum(m, 1), np.nan),
         binomial_p=binomial,
         jeffreys_p=np.where(filled, special.betainc(k + 0.5, m - k + 0.5, p), np.nan),
-        holm_p=_holm(binomial),
+        holm_p=holm(binomial),
         low=low,
         high=high,
         jeffreys_low=np.where(k > 0, special.betaincinv(k + 0.5, m - k + 0.5, alpha / 2), 0.0),
@@ -328,30 +328,6 @@ def _tails(k: Ints, n: Ints, p: Floats) -> tuple[Floats, Floats]:
     upper = np.where(k > 0, special.betainc(np.maximum(k, 1), n - np.maximum(k, 1) + 1.0, p), 1.0)
     lower = np.where(k < n, special.betaincc(k + 1.0, np.maximum(n - k, 1), p), 1.0)
     return upper, lower
-
-
-def _portfolio_tails(k: Ints, n: Ints, p: Floats) -> tuple[float, float]:
-    """P(X >= k) and P(X <= k) for the sum of all grades' binomials."""
-    hits, mean, sd = int(k.sum()), float((n * p).sum()), float(np.sqrt((n * p * (1.0 - p)).sum()))
-    if sd > EXACT_SD:
-        return float(special.ndtr((mean - hits + 0.5) / sd)), float(special.ndtr((hits + 0.5 - mean) / sd))
-    start, law = 0, np.ones(1)
-    for rows, rate in zip(n.tolist(), p.tolist(), strict=True):
-        # Bernstein's inequality: what lies outside has probability below 1e-45.
-        reach = 15.0 * np.sqrt(rows * rate * (1.0 - rate)) + 160.0
-        low, high = max(0, int(rows * rate - reach)), min(rows, int(rows * rate + reach) + 1)
-        start, law = start + low, np.convolve(law, stats.binom.pmf(np.arange(low, high + 1), rows, rate))
-    place = hits - start
-    return float(min(1.0, law[max(place, 0) :].sum())), float(min(1.0, law[: max(place + 1, 0)].sum()))
-
-
-def _holm(p_values: Floats) -> Floats:
-    """Holm's step-down p-values; NaN (an empty grade) is no hypothesis."""
-    out = np.full(len(p_values), np.nan)
-    known = np.flatnonzero(~np.isnan(p_values))
-    order = known[np.argsort(p_values[known], kind="stable")]
-    out[order] = np.minimum(1.0, np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)))
-    return out
 
 
 def _light(tail: float, filled: bool) -> Light:

@@ -10,13 +10,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.numerics import CLAMP, Floats, logit
 from calibrant.solvers import Pieces, fit_logistic
 from calibrant.tallies import Tally
-
-Z = 1.959963984540054
-"""Normal quantile of a 95 % interval."""
 
 KEPT_ROWS = 1 << 20
 """Up to this many rows the log-odds are kept between passes, beyond it they are computed anew."""
@@ -153,7 +150,11 @@ def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
     se = math.sqrt(squares / data.shrink) / data.observed
     out = []
     for name, value in zip(names, (1.0 / rho, rho), strict=True):
-        out.append(Estimate(name, value, se=value * se, low=value * math.exp(-Z * se), high=value * math.exp(Z * se)))
+        out.append(
+            Estimate(
+                name, value, se=value * se, low=value * math.exp(-TWO_SIDED * se), high=value * math.exp(TWO_SIDED * se)
+            )
+        )
     return out[0], out[1]
 
 
@@ -163,4 +164,4 @@ def _both(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
 
 def _normal(name: str, value: float, variance: float) -> Estimate:
     se = math.sqrt(variance)
-    return Estimate(name, value, se=se, low=value - Z * se, high=value + Z * se)
+    return Estimate(name, value, se=se, low=value - TWO_SIDED * se, high=value + TWO_SIDED * se)

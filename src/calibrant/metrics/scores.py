@@ -14,12 +14,9 @@ from calibrant.arrays import InputError
 from calibrant.arrays.columns import read_floats
 from calibrant.maps import StepMap
 from calibrant.metrics.bins import Bins, Scores, Strategy, tally_of
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import ONE_SIDED, TWO_SIDED, Estimate
 from calibrant.numerics import Floats, chunks
 from calibrant.tallies import Tally
-
-TWO_SIDED, ONE_SIDED = 1.959963984540054, 1.6448536269514722
-"""Quantiles of the normal law: 97.5 % for intervals, 95 % for ``null_high``."""
 
 NO_WIDTH = "all rows show the same value, so the normal interval has no width: it is silent about rows not seen"
 AT_MEANS = "computed as if every row had its bin's mean score"

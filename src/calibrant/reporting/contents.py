@@ -13,6 +13,7 @@ from calibrant.displays import ReliabilityDisplay
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.provenance import library_version
 from calibrant.metrics.bins import Bins
+from calibrant.metrics.chance import Chance
 from calibrant.metrics.cumulative import ecce
 from calibrant.metrics.decompositions import Decomposition, decompose
 from calibrant.metrics.errors import debiased_ece, ece, pde
@@ -25,7 +26,6 @@ from calibrant.metrics.smooth import smooth_ece
 from calibrant.numerics import Floats
 from calibrant.reporting.figures import LEAST, percent, share, span
 from calibrant.tallies import Tally
-from calibrant.verdict.chance import Chance
 from calibrant.verdict.verdict import Verdict
 
 BINS = 10

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError, Kind
+from calibrant.metrics.chance import Chance
 from calibrant.metrics.scores import auc
 from calibrant.tallies import Tally
-from calibrant.verdict.chance import Chance
 from calibrant.verdict.evidence import Evidence, read_evidence
 from calibrant.verdict.gain import crossfitted_gain
 from calibrant.verdict.inflation import FEWEST_CLUSTERS, cluster_inflation, weight_inflation

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import CalibrantWarning, InputError, Rows, check_rows
+from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Floats, logit
 from calibrant.tallies import cluster_buckets
 from calibrant.verdict.check import TOLERANCE, judge
 from calibrant.verdict.evidence import evidence_of_rows
 from calibrant.verdict.verdict import Verdict
-
-Z = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def _paired(
         spread = float((sums**2).sum())
     else:
         spread = float(((w if counts else w**2) * residual**2).sum())
-    half = Z * float(np.sqrt(spread)) / total
+    half = TWO_SIDED * float(np.sqrt(spread)) / total
     change = means[1] - means[0]
     return Difference(name, means[0], means[1], change - half, change + half)
 
@@ -201,7 +200,7 @@ def _ranking(old: Rows, new: Rows, w: Floats) -> tuple[Difference, ...]:
         mean = float((w[mine] * difference).sum() / w[mine].sum())
         power = 1 if old.counts else 2
         variance += float((w[mine] ** power * (difference - mean) ** 2).sum()) / float(w[mine].sum()) ** 2
-    half = Z * float(np.sqrt(variance))
+    half = TWO_SIDED * float(np.sqrt(variance))
     return (Difference("AUC", areas[0], areas[1], change - half, change + half, lower_is_better=False),)
 
 

@@ -166,7 +166,7 @@ def _names(by: Any) -> list[str]:
 
 def _columns(frame: Any, names: list[str]) -> dict[str, Any]:
     try:
-        rows = nw.from_native(frame).lazy()
+        rows = nw.from_native(frame)
     except TypeError:
         raise InputError(
             f"score= and label= name columns of a frame, and {type(frame).__name__} is none: pass a pandas, polars, "
@@ -176,7 +176,8 @@ def _columns(frame: Any, names: list[str]) -> dict[str, Any]:
     missing = [name for name in names if name not in there]
     if missing:
         raise InputError(f"the frame has no column {missing[0]!r}: it has {', '.join(map(repr, there))}")
-    collected = rows.select(*dict.fromkeys(names)).collect(backend="pyarrow")
+    kept = rows.select(*dict.fromkeys(names))
+    collected = kept.collect() if isinstance(kept, nw.LazyFrame) else kept
     return {name: collected[name].to_numpy() for name in names}
 
 

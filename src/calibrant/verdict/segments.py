@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.numerics import Floats
+from calibrant.metrics.chance import Chance
+from calibrant.metrics.multiplicity import holm
 from calibrant.tallies import GroupedTally
-from calibrant.verdict.chance import Chance
 
 
 @dataclass(frozen=True)
@@ -65,21 +65,6 @@ def scan_segments(columns: Mapping[str, GroupedTally], inflation: float = 1.0) -
     adjusted = holm(np.array(p_values))
     order = np.argsort(p_values, kind="stable")
     return tuple(replace(found[place], p_value=float(adjusted[place])) for place in order)
-
-
-def holm(p_values: Floats) -> Floats:
-    """Holm's step-down adjustment: family-wise error control under any dependence.
-
-    Examples
-    --------
-    >>> holm(np.array([0.01, 0.04, 0.03])).round(2).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values, kind="stable")
-    stepped = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
-    adjusted = np.empty_like(stepped)
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return adjusted
 
 
 def tell_p(p_value: float) -> str:

@@ -8,11 +8,9 @@ from scipy import special
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
-EXACT_BELOW = 400.0
-"""Variance up to which the distribution is computed exactly; above it the normal with skewness is good to 1e-4."""
-
 MOST_WORK = 1 << 19
-"""Cells times points of the window that an exact computation may cost: about ten milliseconds."""
+"""Cells times points of the window that an exact computation may cost: about ten milliseconds. Beyond it the variance
+is so large, or cells are so many, that the normal law with its skewness is good to about 1e-4."""
 
 CELLS = 1 << 12
 
@@ -20,9 +18,9 @@ CELLS = 1 << 12
 class Chance:
     r"""Number of events :math:`K = \sum_i B_i` of independent :math:`B_i \sim \mathrm{Bernoulli}(s_i)`.
 
-    Small variances are inverted exactly from the characteristic function
-    :math:`\prod_c (1 - s_c + s_c e^{it})^{n_c}` on a window of at least twenty standard deviations; large ones by
-    the normal distribution with a correction for skewness (Volkova 1996). ``inflation`` multiplies the variance, for
+    Where the cost allows it, the law is inverted exactly from the characteristic function
+    :math:`\prod_c (1 - s_c + s_c e^{it})^{n_c}` on a window of at least twenty standard deviations; otherwise it
+    is the normal distribution with a correction for skewness (Volkova 1996). ``inflation`` multiplies the variance, for
     weights and clusters.
 
     Examples
@@ -41,7 +39,7 @@ class Chance:
         whole = inflation == 1.0 and bool((n == np.floor(n)).all())
         self._whole = whole
         self._first, self._cumulative = 0, np.zeros(0)
-        if whole and self.variance < EXACT_BELOW and len(scores) * _window(self.variance) <= MOST_WORK:
+        if whole and len(scores) * _window(self.variance) <= MOST_WORK:
             self._first, self._cumulative = _invert(scores, n, self.mean, self.variance)
 
     @classmethod
@@ -61,10 +59,13 @@ class Chance:
         density = np.exp(-x * x / 2.0) / np.sqrt(2.0 * np.pi)
         return float(np.clip(special.ndtr(x) + self._skew * (1.0 - x * x) * density / 6.0, 0.0, 1.0))
 
+    def at_least(self, k: float) -> float:
+        """Probability of ``k`` events or more."""
+        return max(1.0 - self.cdf(k - (1.0 if self._whole else 0.0)), 0.0)
+
     def p_value(self, k: float) -> float:
         """Two-sided: twice the smaller tail."""
-        below, above = self.cdf(k), 1.0 - self.cdf(k - (1.0 if self._whole else 0.0))
-        return float(min(1.0, 2.0 * min(below, above)))
+        return float(min(1.0, 2.0 * min(self.cdf(k), self.at_least(k))))
 
     def interval(self, level: float) -> tuple[float, float]:
         """Central range: at most ``(1 - level) / 2`` of chance lies beyond either end."""
@@ -93,7 +94,7 @@ def _invert(scores: Floats, n: Floats, mean: float, variance: float) -> tuple[in
         log_phi += (n[part, None] * np.log(1.0 + scores[part, None] * turn[None, :])).sum(axis=0)
     phi = np.exp(log_phi - 1j * t * first)
     pmf = np.fft.irfft(np.conj(phi), size)
-    return first, np.clip(np.cumsum(np.maximum(pmf, 0.0)), 0.0, 1.0)
+    return first, np.clip(np.maximum.accumulate(np.cumsum(pmf)), 0.0, 1.0)
 
 
 def _window(variance: float) -> int:

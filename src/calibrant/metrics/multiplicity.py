@@ -1,0 +1,32 @@
+"""Many looks, one promise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calibrant.numerics import Floats
+
+
+def holm(p_values: Floats) -> Floats:
+    r"""Holm's step-down adjustment: the chance of even one wrong rejection stays below the level.
+
+    .. math:: \tilde p_{(i)} = \max_{j \le i} \min\bigl(1, (m - j + 1)\, p_{(j)}\bigr),
+
+    with the m p-values in ascending order. NaN is no hypothesis and stays NaN.
+
+    Notes
+    -----
+    Guarantee: family-wise error control in finite samples, under any dependence, if each p-value is valid.
+    Cost: a sort. Reference: Holm (1979), A simple sequentially rejective multiple test procedure.
+
+    Examples
+    --------
+    >>> holm(np.array([0.01, 0.04, 0.03, np.nan])).round(2).tolist()
+    [0.03, 0.06, 0.06, nan]
+    """
+    adjusted = np.full(len(p_values), np.nan)
+    known = np.flatnonzero(~np.isnan(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    stepped = np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1))
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted
