@@ -257,7 +257,7 @@ class Guide:
 
     __slots__ = ("_base", "_crowd", "_first", "_knots", "_shift", "_signed")
 
-    LIMIT = 1 << 16
+    LIMIT, PER_KNOT = 1 << 16, 64
 
     def __init__(self, knots: Floats) -> None:
         keys = float_keys(knots)
@@ -265,7 +265,8 @@ class Guide:
         self._signed = bool(len(knots)) and bool(knots[0] < 0.0)
         self._shift = 0
         low, high = (int(keys[0]), int(keys[-1])) if len(knots) else (0, 0)
-        while (high >> self._shift) - (low >> self._shift) > self.LIMIT:
+        limit = min(self.LIMIT, self.PER_KNOT * len(knots))  # a small table stays in the nearest cache
+        while (high >> self._shift) - (low >> self._shift) > limit:
             self._shift += 1
         self._base = (low >> self._shift) - 1
         size = (high >> self._shift) - self._base + 2

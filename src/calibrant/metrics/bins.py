@@ -28,8 +28,26 @@ def tally_of(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLik
     Whatever else is to be said about rows (weights that are counts, the positive label, a grid) is said in
     :meth:`Tally.from_arrays`. Logits and other scores that are not probabilities are refused.
     """
-    data = _read(scores, y, sample_weight)
+    data = rows_or_tally(scores, y, sample_weight)
     return data if isinstance(data, Tally) else Tally.from_rows(data)
+
+
+def rows_or_tally(scores: Scores, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Tally | Rows:
+    """What a metric was given, checked: the tally, or rows of probabilities that nobody has sorted yet."""
+    data: Tally | Rows
+    if isinstance(scores, Tally):
+        if y is not None or sample_weight is not None:
+            raise InputError("a tally holds its labels and weights already: pass it alone")
+        data, empty = scores, not scores.total > 0
+    else:
+        if y is None:
+            raise InputError("y is missing: pass the labels beside the scores, or a Tally alone")
+        data, empty = check_rows(scores, y, sample_weight), False
+    if data.kind != "probability":
+        raise InputError(f"needs probabilities, not {data.kind} scores: fit a calibrator, or apply expit to logits")
+    if empty:
+        raise InputError("the tally is empty: there is nothing to measure")
+    return data
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +109,7 @@ class Bins:
         check_option("strategy", strategy, get_args(Strategy))
         if not is_whole(n_bins) or n_bins < 1:
             raise InputError(f"n_bins must be a whole number from 1 on, got {n_bins!r}")
-        data = _read(scores, y, sample_weight)
+        data = rows_or_tally(scores, y, sample_weight)
         if edges is not None:
             inner = _check_edges(edges)
         elif strategy == "width":
@@ -181,23 +199,6 @@ class Bins:
         if self.w2 is None:
             return self.n.astype(np.float64)
         return np.asarray(np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0))
-
-
-def _read(scores: Scores, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Tally | Rows:
-    data: Tally | Rows
-    if isinstance(scores, Tally):
-        if y is not None or sample_weight is not None:
-            raise InputError("a tally holds its labels and weights already: pass it alone")
-        data, empty = scores, not scores.total > 0
-    else:
-        if y is None:
-            raise InputError("y is missing: pass the labels beside the scores, or a Tally alone")
-        data, empty = check_rows(scores, y, sample_weight), False
-    if data.kind != "probability":
-        raise InputError(f"needs probabilities, not {data.kind} scores: fit a calibrator, or apply expit to logits")
-    if empty:
-        raise InputError("the tally is empty: there is nothing to measure")
-    return data
 
 
 def _check_edges(edges: ArrayLike | StepMap) -> Floats:

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays.columns import check_option
 from calibrant.maps import StepMap
 from calibrant.metrics.bins import Bins, Scores, Strategy, tally_of
-from calibrant.metrics.scores import AT_MEANS, Moments, amount, logarithmic_loss, moments, parts_of, squared_loss
+from calibrant.metrics.means import Moments, logarithmic_loss, moments, parts_of, squared_loss
+from calibrant.metrics.scores import AT_MEANS, amount
 from calibrant.numerics import Floats
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Tally
@@ -227,5 +228,5 @@ def _notes(tally: Tally, loss: LossName, raw: Moments) -> tuple[str, ...]:
     notes = (AT_MEANS,) if tally.resolution == "bins" else ()
     if loss == "brier" or not raw.impossible:
         return notes
-    rows = amount(raw.impossible, tally)
+    rows = amount(raw.impossible, tally.counts)
     return (*notes, f"infinite because of {rows} with an event at score 0 or none at score 1")

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
+from calibrant.arrays import InputError, Rows
 from calibrant.arrays.columns import read_floats
 from calibrant.maps import StepMap
-from calibrant.metrics.bins import Bins, Scores, Strategy, tally_of
+from calibrant.metrics.bins import Bins, Scores, Strategy, rows_or_tally, tally_of
 from calibrant.metrics.estimates import ONE_SIDED, TWO_SIDED, Estimate
-from calibrant.numerics import Floats, chunks
+from calibrant.metrics.means import Loss, Moments, Parts, logarithmic_loss, moments, parts_of, squared_loss
+from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 NO_WIDTH = "all rows show the same value, so the normal interval has no width: it is silent about rows not seen"
 AT_MEANS = "computed as if every row had its bin's mean score"
-
-Parts = Iterable[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]]
-"""Scores, rows, events and sums of squared weights of some cells at a time."""
-
-Loss = Callable[[Floats], tuple[Floats, Floats]]
-"""What a row loses at each score: if it is an event, and if it is not."""
 
 
 def brier(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Estimate:
@@ -40,14 +34,14 @@ def brier(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike |
     -----
     Guarantee: none in finite samples; the interval is the normal one, with the effective size under importance weights.
     Within a cell, squared weights are taken to be spread over events and others as the weights are.
-    Cost: one sort of rows, one pass over cells. Reference: 002 eq. 6.21; 003 section 2.3.
+    Cost: one pass. Reference: 002 eq. 6.21; 003 section 2.3.
 
     Examples
     --------
     >>> round(float(brier([0.2, 0.8, 0.6], [0, 1, 0])), 4)
     0.1467
     """
-    return _mean_estimate("Brier score", tally_of(scores, y, sample_weight), squared_loss)
+    return _mean_estimate("Brier score", rows_or_tally(scores, y, sample_weight), squared_loss)
 
 
 def rmse(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Estimate:
@@ -87,7 +81,7 @@ def log_loss(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLik
     Notes
     -----
     Guarantee: none in finite samples; normal interval, none where the value is infinite.
-    Cost: one sort of rows, one pass over cells with two logarithms each. Reference: Good 1952.
+    Cost: one pass with two logarithms for each row. Reference: Good 1952.
 
     Examples
     --------
@@ -97,17 +91,17 @@ def log_loss(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLik
     1 row with a score of exactly 0 or 1
     infinite because of 1 row with an event at score 0 or none at score 1; without them it is 0.6931
     """
-    tally = tally_of(scores, y, sample_weight)
-    sums = moments(parts_of(tally), logarithmic_loss)
-    found = _estimate("log loss", sums, math.inf, _resolution_notes(tally))
+    data = rows_or_tally(scores, y, sample_weight)
+    sums = moments(parts_of(data), logarithmic_loss)
+    found = _estimate("log loss", sums, math.inf, _resolution_notes(data))
     if not sums.on_ends:
         return found
-    notes = (*found.notes, f"{amount(sums.on_ends, tally)} with a score of exactly 0 or 1")
+    notes = (*found.notes, f"{amount(sums.on_ends, data.counts)} with a score of exactly 0 or 1")
     if not sums.impossible:
         return replace(found, notes=notes)
     rest = sums.total - sums.impossible
     without = f"without them it is {sums.loss / rest:.4f}" if rest > 0 else "no other row is left"
-    why = f"infinite because of {amount(sums.impossible, tally)} with an event at score 0 or none at score 1"
+    why = f"infinite because of {amount(sums.impossible, data.counts)} with an event at score 0 or none at score 1"
     return replace(found, value=math.inf, se=None, low=None, high=None, notes=(*notes, f"{why}; {without}"))
 
 
@@ -123,14 +117,14 @@ def classification_loss(
 
     Notes
     -----
-    Guarantee: none in finite samples. Cost: one sort of rows, one pass over cells. Reference: 003 sections 2.1, 2.3.
+    Guarantee: none in finite samples. Cost: one pass. Reference: 003 sections 2.1, 2.3.
 
     Examples
     --------
     >>> float(classification_loss([0.1, 0.5, 0.7, 0.9], [0, 1, 0, 1]))
     0.25
     """
-    return _thresholded("classification loss", tally_of(scores, y, sample_weight), threshold, right=0.0)
+    return _thresholded("classification loss", rows_or_tally(scores, y, sample_weight), threshold, right=0.0)
 
 
 def accuracy(
@@ -145,14 +139,14 @@ def accuracy(
 
     Notes
     -----
-    Guarantee: none in finite samples. Cost: one sort of rows, one pass over cells. Reference: 003 section 2.1.
+    Guarantee: none in finite samples. Cost: one pass. Reference: 003 section 2.1.
 
     Examples
     --------
     >>> float(accuracy([0.1, 0.5, 0.7, 0.9], [0, 1, 0, 1]))
     0.75
     """
-    return _thresholded("accuracy", tally_of(scores, y, sample_weight), threshold, right=1.0)
+    return _thresholded("accuracy", rows_or_tally(scores, y, sample_weight), threshold, right=1.0)
 
 
 def auc(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Estimate:
@@ -335,68 +329,8 @@ def net_benefit(
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Means of a loss over cells
+# From sums to estimates
 # ----------------------------------------------------------------------------------------------------------------------
-
-
-class Moments(NamedTuple):
-    """Sums over rows of a loss that depends on score and label; ``w2`` sums weigh by squared weights."""
-
-    total: float
-    loss: float
-    w2: float
-    w2_loss: float
-    w2_square: float
-    null: float
-    null_variance: float
-    on_ends: float
-    """Rows (or their weight) at scores of exactly 0 or 1."""
-    impossible: float
-    """Of these, events at 0 and others at 1."""
-
-
-def squared_loss(scores: Floats) -> tuple[Floats, Floats]:
-    """Squared distance from 1 and from 0."""
-    return (1.0 - scores) ** 2, scores**2
-
-
-def logarithmic_loss(scores: Floats) -> tuple[Floats, Floats]:
-    """Minus the logarithm of what was given to the label; 0 where that is infinite, which `impossible` counts."""
-    inside = (scores > 0.0) & (scores < 1.0)
-    safe = np.where(inside, scores, 0.5)
-    return np.where(inside, -np.log(safe), 0.0), np.where(inside, -np.log1p(-safe), 0.0)
-
-
-def parts_of(tally: Tally) -> Iterator[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """The tally's pieces with their sums of squared weights."""
-    w2 = None if tally.counts else tally.cells.w2
-    if w2 is None:
-        yield from ((scores, n, events, n) for scores, n, events in tally.pieces())
-        return
-    for part, (scores, n, events) in zip(chunks(len(tally)), tally.pieces(), strict=True):
-        yield scores, n, events, w2[part]
-
-
-def moments(parts: Parts, loss: Loss) -> Moments:
-    """Sums of ``loss`` in one pass."""
-    sums = np.zeros(len(Moments._fields))
-    for scores, n, events, w2 in parts:
-        hit, miss = loss(scores)
-        others, share = n - events, w2 / n
-        hits, misses, gap = events * hit, others * miss, hit - miss
-        bottom, top = scores == 0.0, scores == 1.0
-        sums += (
-            n.sum(),
-            hits.sum() + misses.sum(),
-            w2.sum(),
-            (share * (hits + misses)).sum(),
-            (share * (hits * hit + misses * miss)).sum(),
-            (n * (miss + scores * gap)).sum(),
-            (w2 * (scores * (1.0 - scores) * gap * gap)).sum(),
-            n[bottom | top].sum(),
-            events[bottom].sum() + others[top].sum(),
-        )
-    return Moments(*sums.tolist())
 
 
 def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[str, ...] = (), null: bool = True) -> Estimate:
@@ -408,24 +342,25 @@ def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[str, ...] =
     if not null:
         return found
     expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance) / sums.total
-    return replace(found, null=expected, null_high=expected + ONE_SIDED * spread)
+    return replace(found, null=expected, null_high=min(expected + ONE_SIDED * spread, ceiling))
 
 
-def _mean_estimate(name: str, tally: Tally, loss: Loss) -> Estimate:
-    return _estimate(name, moments(parts_of(tally), loss), 1.0, _resolution_notes(tally))
+def _mean_estimate(name: str, data: Tally | Rows, loss: Loss) -> Estimate:
+    return _estimate(name, moments(parts_of(data), loss), 1.0, _resolution_notes(data))
 
 
-def _thresholded(name: str, tally: Tally, threshold: float, right: float) -> Estimate:
+def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) -> Estimate:
     if not 0.0 <= threshold <= 1.0:
         raise InputError(f"threshold must lie in [0, 1], got {threshold!r}: pass a probability")
     # A gridded score is cut off at 30 bits of its octave: a heap on the threshold must not fall below it.
-    least = threshold if tally.grid is None else threshold * (1.0 - 2.0**-29)
+    gridded = isinstance(data, Tally) and data.grid is not None
+    least = threshold * (1.0 - 2.0**-29) if gridded else threshold
 
     def loss(scores: Floats) -> tuple[Floats, Floats]:
         positive = scores >= least
         return np.where(positive, right, 1.0 - right), np.where(positive, 1.0 - right, right)
 
-    return _mean_estimate(f"{name} at threshold {threshold:g}", tally, loss)
+    return _mean_estimate(f"{name} at threshold {threshold:g}", data, loss)
 
 
 def _variance(total: float, mean: float, w2: float, w2_loss: float, w2_square: float) -> float | None:
@@ -471,13 +406,13 @@ def _text(bins: Bins, strategy: Strategy, edges: ArrayLike | StepMap | None) -> 
     return f"{len(bins)} bins {kinds[strategy]}"
 
 
-def _resolution_notes(tally: Tally) -> tuple[str, ...]:
-    return (AT_MEANS,) if tally.resolution == "bins" else ()
+def _resolution_notes(data: Tally | Rows) -> tuple[str, ...]:
+    return (AT_MEANS,) if isinstance(data, Tally) and data.resolution == "bins" else ()
 
 
-def amount(rows: float, tally: Tally) -> str:
+def amount(rows: float, counts: bool) -> str:
     """Rows in words, or their weight where weights are not counts."""
-    if not tally.counts:
+    if not counts:
         return f"rows of weight {rows:.6g}"
     return f"{int(rows):,} {'row' if rows == 1 else 'rows'}"
 

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.arrays import InputError
+from calibrant.arrays import InputError, Rows
 from calibrant.arrays.columns import check_option, is_whole
-from calibrant.metrics.bins import Bins, Scores, tally_of
+from calibrant.metrics.bins import Bins, Scores, rows_or_tally, tally_of
 from calibrant.metrics.cumulative import Kind, brownian_max_sf, brownian_range_sf, ecce
+from calibrant.metrics.means import parts_of
 from calibrant.numerics import Floats, chunks, logit
 from calibrant.tallies import Tally
 
@@ -107,13 +108,17 @@ def spiegelhalter(scores: Scores, y: ArrayLike | None = None, sample_weight: Arr
     >>> print(spiegelhalter(scores, y))
     Spiegelhalter's test, statistic -0.393: no evidence against calibration (p = 0.69)
     """
-    tally = tally_of(scores, y, sample_weight)
-    s, lever = tally.scores, 1.0 - 2.0 * tally.scores
-    variance = float((_squares(tally) * (lever * lever * s * (1.0 - s))).sum())
+    data = rows_or_tally(scores, y, sample_weight)
+    variance = excess = 0.0
+    for s, n, events, w2 in parts_of(data):
+        lever = 1.0 - 2.0 * s
+        excess += float((lever * (events - n * s)).sum())
+        lever *= lever
+        variance += float((w2 * (lever * (s * (1.0 - s)))).sum())
     if not variance > 0.0:
-        return _finding("Spiegelhalter's test", math.nan, math.nan, tally, "every score is 0, 0.5 or 1: no variance")
-    z = float((lever * (tally.events - tally.n * s)).sum()) / math.sqrt(variance)
-    return _finding("Spiegelhalter's test", z, float(2.0 * special.ndtr(-abs(z))), tally)
+        return _finding("Spiegelhalter's test", math.nan, math.nan, data, "every score is 0, 0.5 or 1: no variance")
+    z = excess / math.sqrt(variance)
+    return _finding("Spiegelhalter's test", z, float(2.0 * special.ndtr(-abs(z))), data)
 
 
 def hosmer_lemeshow(
@@ -373,12 +378,13 @@ def always_valid_test(
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _finding(name: str, statistic: float, p_value: float, tally: Tally, *notes: str) -> Finding:
+def _finding(name: str, statistic: float, p_value: float, data: Tally | Rows, *notes: str) -> Finding:
     """The finding; p = 0 when a label contradicts a score of exactly 0 or 1, whatever the statistic says."""
-    s, n, events = tally.scores, tally.n, tally.events
-    broken = float(events[s == 0.0].sum() + (n - events)[s == 1.0].sum())
+    broken = 0.0
+    for s, n, events, _ in parts_of(data):
+        broken += float(events[s == 0.0].sum()) + float((n[s == 1.0] - events[s == 1.0]).sum())
     if broken > 0.0:
-        unit = "rows" if tally.counts else "sum of weights"
+        unit = "rows" if data.counts else "sum of weights"
         note = (
             f"labels contradict a score of exactly 0 or 1, which a calibrated model's never do ({unit}: {broken:,.6g})"
         )

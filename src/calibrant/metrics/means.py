@@ -1,0 +1,110 @@
+"""Means of a loss over rows or cells, and the sums behind their standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import Rows
+from calibrant.numerics import Floats, chunks
+from calibrant.tallies import Tally
+
+Parts = Iterable[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]]
+"""Scores, rows, events and sums of squared weights of some cells at a time."""
+
+Loss = Callable[[Floats], tuple[Floats, Floats]]
+"""What a row loses at each score: if it is an event, and if it is not."""
+
+
+class Moments(NamedTuple):
+    """Sums over rows of a loss that depends on score and label; ``w2`` sums weigh by squared weights."""
+
+    total: float
+    loss: float
+    w2: float
+    w2_loss: float
+    w2_square: float
+    null: float
+    null_variance: float
+    on_ends: float
+    """Rows (or their weight) at scores of exactly 0 or 1."""
+    impossible: float
+    """Of these, events at 0 and others at 1."""
+
+
+def squared_loss(scores: Floats) -> tuple[Floats, Floats]:
+    """Squared distance from 1 and from 0."""
+    return (1.0 - scores) ** 2, scores**2
+
+
+def logarithmic_loss(scores: Floats) -> tuple[Floats, Floats]:
+    """Minus the logarithm of what was given to the label; 0 where that is infinite, which `impossible` counts."""
+    inside = (scores > 0.0) & (scores < 1.0)
+    if inside.all():
+        return -np.log(scores), -np.log1p(-scores)
+    safe = np.where(inside, scores, 0.5)
+    return np.where(inside, -np.log(safe), 0.0), np.where(inside, -np.log1p(-safe), 0.0)
+
+
+def parts_of(data: Tally | Rows) -> Iterator[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    """Pieces of a tally, or rows as they stand: a mean does not need them sorted."""
+    if isinstance(data, Rows):
+        yield from _parts_of_rows(data)
+        return
+    w2 = None if data.counts else data.cells.w2
+    if w2 is None:
+        yield from ((scores, n, events, n) for scores, n, events in data.pieces())
+        return
+    for part, (scores, n, events) in zip(chunks(len(data)), data.pieces(), strict=True):
+        yield scores, n, events, w2[part]
+
+
+def _parts_of_rows(rows: Rows) -> Iterator[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    for part in chunks(len(rows.scores)):
+        labels = rows.labels[part]
+        weights = np.ones(len(labels), dtype=np.uint8) if rows.weights is None else rows.weights[part]
+        yield rows.scores[part], weights, weights * labels, weights if rows.counts else weights * weights
+
+
+def moments(parts: Parts, loss: Loss) -> Moments:
+    """Sums of ``loss`` in one pass."""
+    sums = np.zeros(len(Moments._fields))
+    for scores, n, events, w2 in parts:
+        single = w2 is n and n.dtype.kind in "iu" and bool((n == 1).all())
+        sums += _row_sums(scores, events, loss) if single else _cell_sums(scores, n, events, w2, loss)
+    return Moments(*sums.tolist())
+
+
+def _row_sums(scores: Floats, events: NDArray[Any], loss: Loss) -> tuple[Any, ...]:
+    """Sums of cells of one row each, which need no products with counts."""
+    hit, miss = loss(scores)
+    gap = hit - miss
+    null = scores * gap
+    own, variance = np.where(events, hit, miss), null * gap
+    variance -= variance * scores
+    null += miss
+    ends = (scores == 0.0) | (scores == 1.0)
+    wrong = np.count_nonzero(events[ends] != scores[ends]) if ends.any() else 0
+    size, first, second = len(scores), own.sum(), np.einsum("i,i->", own, own)
+    return size, first, size, first, second, null.sum(), variance.sum(), np.count_nonzero(ends), wrong
+
+
+def _cell_sums(scores: Floats, n: NDArray[Any], events: NDArray[Any], w2: NDArray[Any], loss: Loss) -> tuple[Any, ...]:
+    hit, miss = loss(scores)
+    others, share = n - events, w2 / n
+    hits, misses, gap = events * hit, others * miss, hit - miss
+    bottom, top = scores == 0.0, scores == 1.0
+    return (
+        n.sum(),
+        hits.sum() + misses.sum(),
+        w2.sum(),
+        (share * (hits + misses)).sum(),
+        (share * (hits * hit + misses * miss)).sum(),
+        (n * (miss + scores * gap)).sum(),
+        (w2 * (scores * (1.0 - scores) * gap * gap)).sum(),
+        n[bottom | top].sum(),
+        events[bottom].sum() + others[top].sum(),
+    )
