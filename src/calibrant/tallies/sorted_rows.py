@@ -20,7 +20,7 @@ from calibrant.tallies.cells import Cells
 class SortedRows:
     """Sorted rows of unit weight with scores in [0, 1]."""
 
-    __slots__ = ("_packed", "_starts")
+    __slots__ = ("_distinct", "_packed", "_starts")
 
     def __init__(self, scores: Floats, labels: NDArray[np.uint8]) -> None:
         packed = np.empty(len(scores), dtype=np.int64)
@@ -30,6 +30,7 @@ class SortedRows:
         packed.sort()
         self._packed = packed
         self._starts: NDArray[np.intp] | None = None
+        self._distinct: int | None = None
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -40,8 +41,18 @@ class SortedRows:
         """Number of positive rows."""
         return int(self._events_from(np.zeros(1, dtype=np.intp)).sum())
 
+    @property
+    def distinct(self) -> int:
+        """Number of distinct scores; kept, since several passes ask for it."""
+        if self._distinct is None:
+            ties = sum(np.count_nonzero(self._tied(part.start, part.stop)) for part in self._inner_chunks())
+            self._distinct = len(self) - int(ties)
+        return self._distinct
+
     def cells(self) -> Cells:
         """Distinct scores with their counts."""
+        if self.distinct == len(self):
+            return Cells(_scores(self._packed), np.ones(len(self), dtype=np.int64), self._packed & 1)
         return self._cells_from(self._distinct_starts())
 
     def runs(self) -> Cells:
@@ -50,6 +61,11 @@ class SortedRows:
 
     def pieces(self) -> Iterator[tuple[Floats, Ints, Ints]]:
         """Distinct scores with their counts, so many at a time, as slices of :meth:`cells` would give them."""
+        if self.distinct == len(self):  # nothing to count
+            for part in chunks(len(self)):
+                rows = self._packed[part]
+                yield _scores(rows), np.ones(len(rows), dtype=np.int64), rows & 1
+            return
         starts = self._distinct_starts()
         for part in chunks(len(starts)):
             first = starts[part]

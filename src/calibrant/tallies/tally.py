@@ -235,6 +235,8 @@ class Tally:
 
     def __len__(self) -> int:
         """Number of cells that hold rows."""
+        if self._cells is None and self._sorted is not None:
+            return self._sorted.distinct
         return len(self.cells.n)
 
     @property
