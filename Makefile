@@ -45,6 +45,8 @@ lowest: $(LOWEST)/installed
 bench: venv
 	$(BIN)/python benchmarks/fit.py --quick --gate
 	$(BIN)/python benchmarks/certificates.py --quick
+	$(BIN)/python benchmarks/metrics.py --quick --gate
+	$(BIN)/python benchmarks/significance.py --quick
 
 test: venv
 	$(BIN)/python -m pytest

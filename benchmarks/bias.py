@@ -2,7 +2,7 @@
 
     python benchmarks/bias.py [--quick] [--figure bias.png]
 
-The study of Torabian 2024, sections 4.1 and 4.2, on generators built to its description: features from a mixture of
+The study of Torabian 2023, sections 4.1 and 4.2, on generators built to its description: features from a mixture of
 Gaussians, the probability of an event a sigmoid of a polynomial. A random forest is trained on 45 % of 50,000 rows and
 a calibration tree on the rest, in two forms: the score of a row is the event rate of its leaf ("leaf rates"), or its
 leaf's own Platt map of the forest's score ("Platt leaves", a probability calibration tree). Fresh rows are then judged.

@@ -45,7 +45,7 @@ GATE = 1.3
 BASELINE = "cast + two weighted bincounts"
 BOOTSTRAP_BASELINE = f"{BASELINE}, 10^6 rows"
 BOOTSTRAP_ROWS = 1_000_000
-QUICK_ROWS = 2_000_000
+QUICK_ROWS = 4_000_000
 PEER_ROWS = (100_000, 1_000_000)
 
 LIMITED: Mapping[str, tuple[Metric, float]] = {
@@ -385,7 +385,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Cost of metrics and of the verdict, as ratios to plain numpy.")
     parser.add_argument("--rows", type=lambda text: int(float(text)), default=10_000_000)
     parser.add_argument("--rounds", type=int, default=7, help="at least 5; default 7")
-    parser.add_argument("--quick", action="store_true", help="2 million rows, and only what has a limit")
+    parser.add_argument("--quick", action="store_true", help="4 million rows, and only what has a limit")
     parser.add_argument("--gate", action="store_true", help="exit code 1 when a ratio exceeds 1.3 x its limit")
     parser.add_argument("--peers", action="store_true", help="time other packages instead, at 10^5 and 10^6 rows")
     options = parser.parse_args()
