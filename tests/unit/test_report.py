@@ -217,8 +217,10 @@ def test_importance_weights_have_no_lights_and_no_simulated_test():
 def test_clusters_are_named_where_formulas_ignore_them():
     scores, y = rows(600)
     made = report(scores, y, groups=np.arange(600) // 3, style="clinical")
-    assert "These formulas take patients as independent" in made.to_markdown()
-    assert "cluster buckets" in made.to_markdown()
+    assert "These formulas take rows as independent" in made.to_markdown()
+    assert "600 rows" in made.to_markdown()
+    assert "200 groups" in made.to_markdown()
+    assert "600 patients" not in made.to_markdown()
 
 
 def test_tallies_by_group_are_segments():
@@ -313,7 +315,7 @@ def test_periods_stand_in_the_order_of_time():
     scores, y = rows(800)
     made = report(scores, y, time=np.arange(800)[::-1])
     table = made.to_markdown().partition("## By period")[2].partition("\n## ")[0]
-    starts = [int(start) for start in re.findall(r"\| from (\d+) ", table)]
+    starts = [int(start) for start in re.findall(r"^\| (\d+) to \d+ ", table, flags=re.MULTILINE)]
     assert len(starts) == 8
     assert starts == sorted(starts)
 

@@ -18,6 +18,7 @@ from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import Verdict, check, judge
 from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.gain import Gain
 from calibrant.verdict.likelihood import Box, Likelihood, compare_with_box
 from calibrant.verdict.shape import worst_misfit
 
@@ -344,7 +345,7 @@ def test_no_gain_is_said_so() -> None:
     verdict = check(*world(5_000))
     assert verdict.gain is not None
     assert not verdict.gain.clear
-    assert "gain nothing that can be seen" in str(verdict)
+    assert "would change the log loss by less than 1 %" in str(verdict)
 
 
 def test_holm_controls_any_family() -> None:
@@ -403,3 +404,59 @@ def test_open_intervals_are_said_in_words() -> None:
     text = str(check([0.2, 0.8], [0, 1]))
     assert "no upper end" in text
     assert "inf" not in text
+
+
+def test_a_platt_map_is_found_useful_where_isotonic_is_too_rich() -> None:
+    """5,000 rows and a slope of 0.8: two numbers mend it, and the sentence names the map."""
+    verdict = check(*world(5_000, seed=7, stretch=-0.25))
+    assert verdict.gain is not None
+    assert (verdict.gain.method, verdict.gain.clear) == ("PlattScaling", True)
+
+
+def test_a_shape_that_two_numbers_cannot_mend_is_left_to_isotonic_regression() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random(40_000)
+    verdict = check(scores, rng.random(40_000) < 0.25 + 0.5 * (scores > 0.5))
+    assert verdict.gain is not None
+    assert verdict.gain.method == "IsotonicCalibrator"
+
+
+def test_harm_and_luck_are_told_apart() -> None:
+    assert "would do harm" in Gain("PlattScaling", 0.5, 0.52, 0.002).sentence("cross-fitted")
+    assert "may be chance (-16 to +8 %)" in Gain("PlattScaling", 0.5, 0.48, 0.03).sentence("cross-fitted")
+    assert "less than 1 %" in Gain("PlattScaling", 0.5, 0.5, 0.0002).sentence("cross-fitted")
+
+
+def test_a_calibrated_model_that_is_off_in_a_segment_says_so_in_its_first_line() -> None:
+    scores, labels = world(60_000, seed=2)
+    segment = np.arange(60_000) % 20
+    off = segment == 3
+    labels[off] = np.random.default_rng(1).random(off.sum()) < np.minimum(2.0 * scores[off], 1.0)
+    verdict = check(scores, labels, by=segment, time=np.arange(60_000) // 2_000)
+    assert verdict.state == "calibrated"
+    assert verdict.headline == "CALIBRATED overall, but not in 1 of 20 segments (worst: segment = 3)."
+    assert verdict.colour == check(*world(100)).colour
+
+
+def test_off_by_about_the_tolerance_is_said_without_a_number() -> None:
+    verdict = check(*world(60_000, seed=3, shift=0.2))
+    assert (verdict.state, verdict.more_labels, verdict.off) == ("cannot tell", None, True)
+    assert verdict.headline == (
+        "CANNOT TELL YET: off by about as much as is tolerated (too low); more labels may not settle it."
+    )
+
+
+def test_classes_in_place_of_probabilities_are_named() -> None:
+    scores, labels = world(500)
+    classes = check((scores > 0.3).astype(int), labels)
+    assert classes.headline == "MISCALIBRATED: the probabilities are only 0 and 1, classes and not probabilities."
+    assert "predict_proba" in str(classes)
+    leak = check(labels.astype(float), labels)
+    assert (leak.state, "a leak?" in str(leak)) == ("cannot tell", True)
+
+
+def test_names_without_a_frame_are_recognised() -> None:
+    scores, labels = world(50)
+    for keywords in ({"by": "country"}, {"groups": "patient"}, {"time": "month"}):
+        with pytest.raises(InputError, match="looks like the name of a column"):
+            check(scores, labels, **keywords)

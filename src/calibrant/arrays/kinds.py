@@ -14,13 +14,15 @@ from calibrant.arrays.errors import InputError, warn
 Kind = Literal["probability", "logit", "real"]
 _LOGIT_LIMIT = 40.0  # expit(40) differs from 1 by 4e-18: larger numbers are hardly log-odds
 _LARGEST = 1e300  # beyond it sums and differences of scores overflow
+_FEW, _ENOUGH = 0.1, 20  # up to a tenth of at least twenty scores outside [0, 1] are strays, and not another kind
 _ROUNDING = 1e-6  # an excess over 1 up to this is float noise, not a percentage
 
 
 def sniff_kind(scores: NDArray[np.float64]) -> tuple[Kind, str]:
     """Guess what finite scores are, and report the guess in one sentence.
 
-    All in [0, 1]: probabilities. Some negative and none beyond 40 in size: logits. Anything else: real numbers; except
+    All in [0, 1]: probabilities; a few outside among many inside are refused. Some negative and none beyond 40 in size:
+    logits. Anything else: real numbers; except
     that numbers from 0 to at most 100 are refused, since a percentage read as a real number hides a mistake.
 
     Parameters
@@ -49,6 +51,7 @@ def sniff_kind(scores: NDArray[np.float64]) -> tuple[Kind, str]:
     low, high = value_range(scores)
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(scores, "scores", "drop these rows or repair the score")
+    _refuse_strays(scores, low, high)
     return _guess(low, high)
 
 
@@ -57,6 +60,7 @@ def settle_kind(s: NDArray[np.float64], kind: Kind | None, low: float, high: flo
     if max(-low, high) > _LARGEST:
         raise InputError(f"scores reach {max(-low, high):.6g} in size: rescale them")
     if kind is None:
+        _refuse_strays(s, low, high)
         guess, sentence = _guess(low, high)
         if guess != "probability":
             warn(sentence)
@@ -64,6 +68,19 @@ def settle_kind(s: NDArray[np.float64], kind: Kind | None, low: float, high: flo
     if kind == "probability" and (low < 0 or high > 1):
         refuse_outside(s, low, high, "scores")
     return kind, ()
+
+
+def _refuse_strays(s: NDArray[np.float64], low: float, high: float) -> None:
+    """A few scores outside [0, 1] among many inside are mistakes: they must not decide what all the others mean."""
+    if (low >= 0 and high <= 1) or _is_rounding(low, high):
+        return
+    outside = np.flatnonzero((s < 0) | (s > 1))
+    if len(s) >= _ENOUGH and len(outside) <= _FEW * len(s):
+        raise InputError(
+            f"{len(outside)} of {len(s)} scores lie outside [0, 1], the first in row {outside[0]} "
+            f"({s[outside[0]]:.6g}): repair or drop these rows, or pass kind='logit' or kind='real' if that is what "
+            "scores are"
+        )
 
 
 def _guess(low: float, high: float) -> tuple[Kind, str]:

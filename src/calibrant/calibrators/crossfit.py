@@ -38,6 +38,9 @@ def crossfit(
     ``cv + 1`` stretches of time and every stretch is mapped by the ones before it; the first has no past and is NaN.
     Rows of equal time stay together, so no map sees its own moment.
 
+    Judge losses and calibration by the result, not its ranking: every fold has a map of its own, so the AUC of pooled
+    folds can differ from that of the scores although no map changes an order.
+
     Examples
     --------
     >>> from calibrant.calibrators.parametric import PlattScaling

@@ -149,7 +149,10 @@ class ReliabilityDisplay:
         axes = style.axes_kind(axes, tallies[0][1].total, tallies[0][1].positives)
         series = []
         for name, tally in tallies:
-            cells = isotonic_points(few_cells(tally), level, random_state)
+            if heaped(tally):  # pooled rates would not be the rates at the scores that are shown
+                cells = binned_points(Bins.of(tally, strategy="distinct"), level)
+            else:
+                cells = isotonic_points(few_cells(tally), level, random_state)
             bins = None
             if curve == "bins" or acceptance:
                 even = edges is None and strategy is None and axes == "log-odds"
@@ -254,7 +257,8 @@ class ReliabilityDisplay:
 
     def _draw_series(self, ax: Axes, layout: Layout, place: int, one: Series) -> list[tuple[Floats, Floats]]:
         last = place == len(self.series) - 1
-        name = one.label or ("isotonic regression" if self.curve == "isotonic" else "bins")
+        kind = "bins" if self.curve == "bins" else "each score" if one.heaped else "isotonic regression"
+        name = one.label or kind
         colour, dash, marker = self._look(place)
         points, drawn = self._shown(one), []
         whose = f", {one.label}" if len(self.series) > 1 else ""

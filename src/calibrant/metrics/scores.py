@@ -311,9 +311,9 @@ def net_benefit(
     >>> curve.model.tolist(), curve.treat_all.tolist()
     ([0.4375, 0.5], [0.375, 0.0])
     """
-    at = np.arange(1, 100) / 100.0 if thresholds is None else read_floats(thresholds, "thresholds")
+    at = np.arange(1, 100) / 100.0 if thresholds is None else read_floats(np.atleast_1d(thresholds), "thresholds")
     if not (len(at) and ((at > 0.0) & (at < 1.0)).all() and (np.diff(at) > 0.0).all()):
-        raise InputError("thresholds must lie inside (0, 1) and increase: leave out 0 and 1, and sort them")
+        raise InputError("thresholds must be probabilities inside (0, 1), in increasing order: 50 % is 0.5")
     bins = Bins.of(scores, y, sample_weight, edges=at)
     others, share = bins.n - bins.events, _squared(bins) / np.maximum(bins.n, np.finfo(float).tiny)
     hits, alarms = _from_above(bins.events) / bins.total, _from_above(others) / bins.total

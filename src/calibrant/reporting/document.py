@@ -20,7 +20,7 @@ from calibrant.reporting.markdown import write_markdown
 from calibrant.reporting.page import write_html
 from calibrant.reporting.picture import draw_svg
 from calibrant.reporting.sections import sections
-from calibrant.reporting.styles import STYLES, StyleName
+from calibrant.reporting.styles import STYLES, Style, StyleName
 from calibrant.verdict.check import TOLERANCE, judge
 from calibrant.verdict.evidence import read_evidence
 
@@ -76,7 +76,7 @@ class Report:
     @property
     def subtitle(self) -> str:
         """How much data there is, and what made the report."""
-        words, software = STYLES[self.style].words, self.numbers["software"]
+        words, software = self._style.words, self.numbers["software"]
         rows, events = self.numbers["rows"], self.numbers["events"]
         told = f"{count(rows)} {words['rows']}, {count(events)} {words['events']}"
         if not self.numbers["counts"]:
@@ -84,7 +84,12 @@ class Report:
         return f"{told} ({share(events / rows)}). {software['name']} {software['version']}."
 
     def _sections(self) -> tuple[Section, ...]:
-        return sections(self.numbers, STYLES[self.style])
+        return sections(self.numbers, self._style)
+
+    @property
+    def _style(self) -> Style:
+        chosen = STYLES[self.style]
+        return chosen if self.numbers["verdict"]["groups"] is None else chosen.of_groups()
 
     def __str__(self) -> str:
         """The verdict in a line, and how to see the rest."""

@@ -83,7 +83,7 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
         "grid": f"they were counted in {numbers['cells']:,} cells, whose values agree to about a thousandth",
         "bins": f"they came counted in {numbers['cells']:,} bins, each taken at its mean",
     }[numbers["resolution"]]
-    clusters = "" if verdict["clusters"] is None else f" in {verdict['clusters']:,} cluster buckets"
+    clusters = "" if verdict["groups"] is None else f" in {verdict['groups']:,} groups"
     return f"Computed with {software['name']} {software['version']} from {told}{clusters}. Of the predictions, {cells}."
 
 
@@ -99,13 +99,13 @@ def _steps(numbers: Mapping[str, Any]) -> list[str]:
         "The reliability diagram is the isotonic regression of labels on {scores} with a consistency band from 500 "
         "simulations (Dimitriadis, Gneiting and Jordan 2021), and so is the decomposition of the losses.",
         "Intervals of rates are Clopper and Pearson's (1934); ranges of chance are those of the Poisson-binomial "
-        "distribution, exact where its variance is below 40 and else normal with a correction for skewness "
+        "distribution, exact where that is cheap and else normal with a correction for skewness "
         "(Volkova 1996).",
         "Intercept, slope and E/O: maximum likelihood and the delta method (Steyerberg 2019; Debray et al. 2017); "
         "distances of the curve: a restricted cubic spline of the log-odds with 200 bootstrap samples (Austin and "
         "Steyerberg 2019).",
         "Errors: ECE (Naeini, Cooper and Hauskrecht 2015), debiased error (Kumar, Liang and Ma 2019), PDE (Torabian "
-        "2024), smECE (Blasiok and Nakkiran 2023), ECCE (Arrieta-Ibarra et al. 2022). AUC: standard error by DeLong, "
+        "2023), smECE (Blasiok and Nakkiran 2023), ECCE (Arrieta-Ibarra et al. 2022). AUC: standard error by DeLong, "
         "DeLong and Clarke-Pearson (1988).",
         "Tests: Spiegelhalter (1986), cumulative differences (Arrieta-Ibarra et al. 2022)"
         + (", T-Cal (Lee et al. 2023)" if numbers["counts"] else "")

@@ -31,7 +31,8 @@ def _verdict(numbers: Numbers, style: Style) -> list[Block]:
             facts.append(_count_off(verdict[key], noun))
     facts += [f"Hint: {hint}" for hint in verdict["hints"]]
     facts += [f"Note: {note}" for note in verdict["notes"]]
-    return [Headline(style.retell(verdict["headline"]), STATES[verdict["state"]]), Bullets(tuple(facts))]
+    state = "cannot tell" if "overall" in verdict["headline"] else verdict["state"]
+    return [Headline(style.retell(verdict["headline"]), STATES[state]), Bullets(tuple(facts))]
 
 
 def _reliability(numbers: Numbers, style: Style) -> list[Block]:
@@ -41,8 +42,9 @@ def _reliability(numbers: Numbers, style: Style) -> list[Block]:
     level, beyond = share(picture["level"]), share(1.0 - picture["level"], 2)
     outside = f"{share(series['outside'], 2)} of the rows"
     label = style.say("Reliability diagram: {rate} against {score}. ") + f"{outside} lie outside the grey band."
+    how = "at each score" if series["heaped"] else "by isotonic regression"
     caption = (
-        f"The {drawn} {style.words['rate']}s by isotonic regression; on the dotted diagonal every score is right. The "
+        f"The {drawn} {style.words['rate']}s {how}; on the dotted diagonal every score is right. The "
         f"grey is where {level} of perfectly calibrated models stay, at each place by itself. Outside it lie {outside}"
         f"; a perfect model has about {beyond} there, or fewer. Below: how many rows have each score, those with the "
         "event outlined."
@@ -230,13 +232,13 @@ def _periods(numbers: Numbers, style: Style) -> list[Block]:
     found = numbers["verdict"]["periods"]
     if not found:
         return []
-    return [_scan(_in_time(found), "period", "In the order of time, about equally many {rows} in each", style, ())]
+    return [_scan(found, "period", "In the order of time, about equally many {rows} in each", style, ())]
 
 
 def _scan(found: Iterable[Numbers], what: str, caption: str, style: Style, notes: Iterable[str]) -> Table:
     rows = [
         (
-            f"{part['column']} {part['value']}" if what == "period" else f"{part['column']} = {part['value']}",
+            f"{part['value']}" if what == "period" else f"{part['column']} = {part['value']}",
             count(part["rows"]),
             amount(part["predicted"]),
             count(part["events"]),
@@ -344,11 +346,6 @@ def _count_off(parts: list[Any], noun: str) -> str:
     if not off:
         return f"By {noun}: chance explains all {len(parts):,} that were looked at."
     return f"By {noun}: {off:,} of {len(parts):,} {'is' if off == 1 else 'are'} off by more than chance explains."
-
-
-def _in_time(found: list[Any]) -> list[Any]:
-    """Numbers by size; dates were written so that their text sorts."""
-    return sorted(found, key=lambda part: part["value"])
 
 
 def _clusters(numbers: Numbers) -> tuple[str, ...]:

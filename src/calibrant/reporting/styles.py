@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 StyleName = Literal["general", "credit", "clinical"]
@@ -48,6 +48,10 @@ class Style:
     order: tuple[str, ...]
     headings: Mapping[str, str]
     words: Mapping[str, str]
+
+    def of_groups(self) -> Style:
+        """The same style for rows of which several belong to one patient or borrower: a row is then called a row."""
+        return replace(self, words={**self.words, "row": "row", "rows": "rows"})
 
     def say(self, text: str) -> str:
         """A sentence of ours with the style's words in its braces."""

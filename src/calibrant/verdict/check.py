@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,9 +17,9 @@ from calibrant.verdict.gain import crossfitted_gain
 from calibrant.verdict.inflation import FEWEST_CLUSTERS, cluster_inflation, weight_inflation
 from calibrant.verdict.likelihood import Box, Comparison, Likelihood, compare_with_box, critical_value
 from calibrant.verdict.outlook import more_labels
-from calibrant.verdict.segments import scan_segments
+from calibrant.verdict.segments import Segment, scan_segments
 from calibrant.verdict.shape import worst_misfit
-from calibrant.verdict.verdict import Parameter, Verdict
+from calibrant.verdict.verdict import Parameter, State, Verdict
 
 TOLERANCE = (0.2, 0.2)
 INSIDE = 0.95
@@ -139,17 +140,19 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
     inside = critical_value(INSIDE, parameters, clusters)
     outside = critical_value(1.0 - ALPHA_REGION, parameters, clusters)
     misfit = worst_misfit(likelihood, box, inflation)
-    state: Literal["calibrated", "miscalibrated", "cannot tell"] = "cannot tell"
-    off_region = off_shape = False
+    state: State = "cannot tell"
+    at_ends, only_ends = _at_ends(tally), bool(np.isin(tally.scores, (0.0, 1.0)).all())
+    off_region = off_shape = off = False
     if comparison is not None:
         off_region = comparison.to_box > outside * inflation
         off_shape = misfit is not None and misfit.p_value <= ALPHA_SHAPE
-        if off_region or off_shape:
+        off = likelihood.deviance(0.0, 0.0) - comparison.best.deviance > inside * inflation
+        if off_region or off_shape or (only_ends and any(at_ends)):
             state = "miscalibrated"
         elif box.holds(comparison.best) and comparison.to_edge > inside * inflation:
             state = "calibrated"
     needed = None
-    if state == "cannot tell":
+    if state == "cannot tell" and not only_ends:
         needed = more_labels(likelihood, box, comparison, inside, outside, inflation)
     chance = Chance.of(tally, inflation)
     return Verdict(
@@ -165,15 +168,18 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
         tolerance=(box.shift, box.stretch),
         misfit=misfit if off_shape else None,
         by_region=off_region,
+        off=off,
+        only_ends=only_ends,
         gain=crossfitted_gain(evidence.folds, forward=evidence.forward) if both else None,
         forward=evidence.forward,
         more_labels=needed,
         segments=scan_segments(evidence.segments, inflation if clusters else 1.0) if evidence.segments else (),
-        periods=scan_segments({"from": evidence.periods}) if evidence.periods is not None else (),
+        periods=_periods(evidence),
         inflation=inflation,
         clusters=clusters,
+        groups=evidence.groups,
         ranking=auc(tally).value if both else None,
-        at_ends=_at_ends(tally),
+        at_ends=at_ends,
         notes=evidence.notes,
     )
 
@@ -214,6 +220,19 @@ def _profile_end(likelihood: Likelihood, which: int, value: float, step: float, 
         near, below, far, above = (near, below, middle, there) if there >= 0.0 else (middle, there, far, above)
     end = float(near + (far - near) * below / (below - above))
     return end if abs(end) <= FARTHEST else float(np.copysign(np.inf, step))
+
+
+def _periods(evidence: Evidence) -> tuple[Segment, ...]:
+    """Stretches of time in their order, named by their first and last moment."""
+    if evidence.periods is None:
+        return ()
+    found = sorted(scan_segments({"time": evidence.periods}), key=lambda period: period.value)
+    ends = evidence.period_ends
+    return tuple(replace(each, value=_stretch(each.value, ends.get(each.value, each.value))) for each in found)
+
+
+def _stretch(first: Any, last: Any) -> str:
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def _at_ends(tally: Tally) -> tuple[float, float]:

@@ -43,9 +43,11 @@ class Difference:
 
     def __str__(self) -> str:
         """One line."""
+        digits = _digits(self.change, self.high - self.low)
+        share = f", {100 * self.change / self.old:+.2g} %" if self.old > 0.0 else ""
         return (
-            f"{self.name}: {self.old:.4f} to {self.new:.4f} ({self.change:+.4f}, 95 % interval {self.low:+.4f} to "
-            f"{self.high:+.4f}): {self.words}"
+            f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+.{digits}f}{share}; "
+            f"95 % interval {self.low:+.{digits}f} to {self.high:+.{digits}f}): {self.words}"
         )
 
 
@@ -134,7 +136,10 @@ def compare(
     >>> change.new.state, change.differences[0].words
     ('calibrated', 'better')
     """
-    old, new = (_read(scores, y, sample_weight, weights, groups, positive) for scores in (scores_old, scores_new))
+    old, new = (
+        _read(name, scores, y, sample_weight, weights, groups, positive)
+        for name, scores in (("scores_old", scores_old), ("scores_new", scores_new))
+    )
     if len(old.scores) != len(new.scores):
         raise InputError(
             f"scores_old has {len(old.scores)} rows and scores_new {len(new.scores)}: both must score the same rows"
@@ -158,12 +163,15 @@ def compare(
     )
 
 
-def _read(scores: Any, y: Any, sample_weight: Any, weights: Any, groups: Any, positive: Any) -> Rows:
+def _read(name: str, scores: Any, y: Any, sample_weight: Any, weights: Any, groups: Any, positive: Any) -> Rows:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        return check_rows(
-            scores, y, sample_weight, weights=weights, groups=groups, positive=positive, kind="probability"
-        )
+        try:
+            return check_rows(
+                scores, y, sample_weight, weights=weights, groups=groups, positive=positive, kind="probability"
+            )
+        except InputError as error:
+            raise InputError(f"in {name}: {error}") from None
 
 
 def _log_losses(rows: Rows) -> Floats:
@@ -228,6 +236,12 @@ def _crossing(level: float, old: Rows, new: Rows, w: Floats) -> Crossing:
         float(w[down].sum()),
         float(hit[down].sum()),
     )
+
+
+def _digits(change: float, width: float) -> int:
+    """Digits after the point that show two figures of a difference and of its interval."""
+    sizes = [abs(size) for size in (change, width) if size != 0.0 and np.isfinite(size)]
+    return int(np.clip(1 - np.floor(np.log10(min(sizes))), 4, 9)) if sizes else 4
 
 
 def _rate(events: float, rows: float) -> str:

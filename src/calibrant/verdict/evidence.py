@@ -21,6 +21,8 @@ MOST_CELLS = 1 << 17
 """More rows than this are counted on the grid of 65,536 cells: scores that agree to a thousandth share a cell."""
 
 PERIODS = 8
+SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 0), ("right", 1))
+"""How the first and the last moment of a stretch are found."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Evidence:
     clusters: GroupedTally | None = None
     segments: Mapping[str, GroupedTally] = field(default_factory=dict)
     periods: GroupedTally | None = None
+    period_ends: Mapping[Any, Any] = field(default_factory=dict)
+    """Last moment of each period, by its first."""
+    groups: int | None = None
+    """Distinct groups behind the cluster buckets."""
     notes: tuple[str, ...] = ()
 
 
@@ -68,8 +74,10 @@ def read_evidence(
             columns[given] if isinstance(given, str) else given for given in (time, groups, sample_weight)
         )
         scores, y = columns[score], columns[label]
-    elif y is None:
-        raise InputError("y is missing: pass check(scores, y), or check(frame, score=..., label=...)")
+    else:
+        _refuse_names(y=y, sample_weight=sample_weight, by=by, time=time, groups=groups)
+        if y is None:
+            raise InputError("y is missing: pass check(scores, y), or check(frame, score=..., label=...)")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CalibrantWarning)
         rows = check_rows(
@@ -98,7 +106,8 @@ def evidence_of_rows(
     grid = Grid() if len(rows.scores) > MOST_CELLS else None
     tally = Tally.from_rows(rows, grid)
     clusters = None if rows.groups is None else _grouped(rows, cluster_buckets(rows.groups), grid)
-    periods = None if rows.time is None else _grouped(rows, _periods(rows.time), grid)
+    starts, ends = (None, {}) if rows.time is None else _periods(rows.time)
+    periods = None if starts is None else _grouped(rows, starts, grid)
     if periods is not None:
         folds, forward = tuple(periods.values()), True
     elif clusters is not None:
@@ -108,7 +117,8 @@ def evidence_of_rows(
     else:
         folds, forward = tuple(_grouped(rows, _shuffled(rows, random_state), grid).values()), False
     by = {name: _grouped(rows, column, Grid(4) if grid else None) for name, column in (segments or {}).items()}
-    return Evidence(tally, folds, forward, clusters, by, periods, (*rows.notes[1:], *said))
+    groups = None if rows.groups is None else len(np.unique(rows.groups))
+    return Evidence(tally, folds, forward, clusters, by, periods, ends, groups, (*rows.notes[1:], *said))
 
 
 def _plain_folds(tally: Tally, random_state: int) -> tuple[Tally, ...]:
@@ -137,14 +147,18 @@ def _shuffled(rows: Rows, random_state: int) -> NDArray[Any]:
     return fold
 
 
-def _periods(time: NDArray[Any]) -> NDArray[Any]:
-    """The stretch of time of each row, named by its first moment: about equally many rows in each, moments unsplit."""
+def _periods(time: NDArray[Any]) -> tuple[NDArray[Any], dict[Any, Any]]:
+    """First moment of each row's stretch of time, and the last by the first; about equally many rows in each.
+
+    Rows of one moment are never split.
+    """
     moments, when = np.unique(time, return_inverse=True)
     counts = np.cumsum(np.bincount(when))
     cuts = np.unique(np.searchsorted(counts, counts[-1] * np.arange(1, PERIODS) / PERIODS, side="left") + 1)
     stretch = np.searchsorted(cuts, np.arange(len(moments)), side="right")
-    first = moments[np.searchsorted(stretch, np.arange(stretch[-1] + 1))]
-    return np.asarray(first[stretch][when])
+    places = np.arange(stretch[-1] + 1)
+    first, last = (moments[np.searchsorted(stretch, places, side=side) - after] for side, after in SIDES)
+    return np.asarray(first[stretch][when]), dict(zip(first.tolist(), last.tolist(), strict=True))
 
 
 def _as_probabilities(rows: Rows) -> Rows:
@@ -181,7 +195,16 @@ def _columns(frame: Any, names: list[str]) -> dict[str, Any]:
     return {name: collected[name].to_numpy() for name in names}
 
 
+def _refuse_names(**given: Any) -> None:
+    for argument, value in given.items():
+        if isinstance(value, str):
+            raise InputError(
+                f"{argument}={value!r} looks like the name of a column: names need a frame, as in "
+                "check(frame, score=..., label=..., by=...)"
+            )
+
+
 def _segments(by: Any, length: int, kept: NDArray[np.bool_] | None) -> dict[str, NDArray[Any]]:
-    columns = dict(by) if isinstance(by, Mapping) else {"segment": by}
+    columns = dict(by) if isinstance(by, Mapping) else {getattr(by, "name", None) or "segment": by}
     read = {str(name): side_column(column, f"by[{name!r}]", length) for name, column in columns.items()}
     return read if kept is None else {name: column[kept] for name, column in read.items()}

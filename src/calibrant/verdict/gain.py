@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -15,7 +16,10 @@ from calibrant.tallies import Tally
 
 FOLDS = 5
 FEWEST, MANY = 10, 1_000
-"""Rows of the rarer class from which on a two-number map, and from which on any monotone map, is tried."""
+"""Rows of the rarer class from which on a two-number map, and from which on also any monotone map, is tried."""
+
+SMALL = 0.01
+"""Share of the loss below which a gain is called small, when the interval says so."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Gain:
     Attributes
     ----------
     method
-        Name of the calibrator that was tried: chosen by the number of events, never by the outcome.
+        The calibrator: Platt scaling, unless isotonic regression was tried too and is better by two standard errors.
     before, after
         Mean log loss of the scores, and of scores mapped by a calibrator fitted to other rows.
     se
@@ -43,41 +47,67 @@ class Gain:
         return (self.before - self.after) / self.before if self.before > 0.0 else 0.0
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """The share, less and plus two standard errors."""
+        half = 2.0 * self.se / self.before if self.before > 0.0 else 0.0
+        return self.share - half, self.share + half
+
+    @property
     def clear(self) -> bool:
         """Whether the gain is more than twice its standard error."""
         return self.before - self.after > 2.0 * self.se
 
+    def sentence(self, how: str) -> str:
+        """The gain in words: clear, small, or not to be told from chance."""
+        low, high = (100.0 * end for end in self.interval)
+        if self.clear:
+            return (
+                f"Recalibration with {self.method} would cut the log loss by {100 * self.share:.2g} % ({how}: "
+                f"{self.before:.4f} to {self.after:.4f})."
+            )
+        if max(abs(low), abs(high)) <= 100.0 * SMALL:
+            return f"Recalibration with {self.method} would change the log loss by less than 1 % ({how})."
+        if high < 0.0:
+            return (
+                f"Recalibration with {self.method} would do harm: {-100 * self.share:+.2g} % log loss when {how}. "
+                "Keep the scores as they are."
+            )
+        return (
+            f"Recalibration with {self.method} changed the log loss by {-100 * self.share:+.2g} % when {how}, which "
+            f"may be chance ({-high:+.2g} to {-low:+.2g} %)."
+        )
+
 
 def crossfitted_gain(folds: Sequence[Tally], *, forward: bool = False) -> Gain | None:
-    """Log loss before and after, each fold mapped by a calibrator fitted to the others (or to those before it)."""
+    """Log loss before and after, each fold mapped by calibrators fitted to the others (or to those before it)."""
     events = sum(float(fold.positives) for fold in folds)
     rarer = min(events, sum(float(fold.total) for fold in folds) - events)
     if rarer < FEWEST or len(folds) < 2:
         return None
-    calibrator: BinaryCalibrator = IsotonicCalibrator() if rarer >= MANY else PlattScaling()
-    sums = np.zeros(4)
+    calibrators: list[BinaryCalibrator] = [PlattScaling(), *([IsotonicCalibrator()] if rarer >= MANY else [])]
+    total, losses, squares = 0.0, np.zeros(1 + len(calibrators)), np.zeros((1 + len(calibrators),) * 2)
     for index, fold in enumerate(folds):
         others = [other for place, other in enumerate(folds) if (place < index if forward else place != index)]
         if not others:
             continue
-        seen = others[0]
-        for other in others[1:]:
-            seen = seen + other
+        seen = reduce(Tally.__add__, others)
         if not 0 < seen.positives < seen.total:
             continue
-        mapped = np.asarray(calibrator.fit_tally(seen).map_.apply(fold.scores), dtype=np.float64)
-        sums += _losses(fold, mapped)
-    if not sums[0]:
+        mapped = [np.asarray(each.fit_tally(seen).map_.apply(fold.scores), dtype=np.float64) for each in calibrators]
+        rows, sums, products = _losses(fold, [fold.scores, *mapped])
+        total, losses, squares = total + rows, losses + sums, squares + products
+    if not total:
         return None
-    total, before, after, squares = sums
-    mean = (before - after) / total
+    means = losses / total
     size = sum(fold.effective_size for fold in folds)
-    return Gain(
-        type(calibrator).__name__,
-        before / total,
-        after / total,
-        float(np.sqrt(max(squares / total - mean**2, 0.0) / size)),
-    )
+
+    def spread(one: int, other: int) -> float:
+        """Standard error of the difference of two mean losses, from paired rows."""
+        square = (squares[one, one] - 2.0 * squares[one, other] + squares[other, other]) / total
+        return float(np.sqrt(max(square - (means[one] - means[other]) ** 2, 0.0) / size))
+
+    best = 2 if len(means) > 2 and means[1] - means[2] > 2.0 * spread(1, 2) else 1
+    return Gain(type(calibrators[best - 1]).__name__, float(means[0]), float(means[best]), spread(0, best))
 
 
 def random_folds(tally: Tally, random_state: int) -> tuple[Tally, ...]:
@@ -89,14 +119,13 @@ def random_folds(tally: Tally, random_state: int) -> tuple[Tally, ...]:
     return tuple(fold for fold in [*folds, rest] if fold.total > 0)
 
 
-def _losses(fold: Tally, mapped: Floats) -> Floats:
-    """Rows, loss before, loss after, and squared differences, summed; scores of 0 and 1 at the log-odds clamp."""
+def _losses(fold: Tally, candidates: Sequence[Floats]) -> tuple[float, Floats, Floats]:
+    """Rows, and each candidate's summed loss and summed products; scores of 0 and 1 at the log-odds clamp."""
     n, events = np.asarray(fold.n, dtype=np.float64), np.asarray(fold.events, dtype=np.float64)
-    odds_before, odds_after = logit(fold.scores), logit(mapped)
-    out = np.zeros(4)
-    out[0] = n.sum()
-    for label, weight in ((1.0, events), (0.0, n - events)):
-        sign = 1.0 - 2.0 * label
-        before, after = np.logaddexp(0.0, sign * odds_before), np.logaddexp(0.0, sign * odds_after)
-        out[1:] += (weight * before).sum(), (weight * after).sum(), (weight * (before - after) ** 2).sum()
-    return out
+    odds = np.array([logit(scores) for scores in candidates])
+    sums, products = np.zeros(len(odds)), np.zeros((len(odds), len(odds)))
+    for sign, weight in ((-1.0, events), (1.0, n - events)):
+        loss = np.logaddexp(0.0, sign * odds)
+        sums += np.einsum("c,jc->j", weight, loss)
+        products += np.einsum("c,jc,kc->jk", weight, loss, loss)
+    return float(n.sum()), sums, products

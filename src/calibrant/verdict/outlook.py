@@ -30,7 +30,7 @@ def more_labels(
     The truths considered are a calibrated model and models off by twice the tolerance in shift or stretch, each kept
     if the present data do not exclude it at 99 %. For each, the estimate after r times as many new labels is normal:
     the present estimate and a new one, weighted by their information. The smallest r for which nine tenths of such
-    estimates decide is taken. If all are excluded, the present estimate itself stands for the truth.
+    estimates decide is taken. If all are excluded, the model is off by about the tolerance, and no number is given.
     """
     rows, events = float(likelihood.n.sum()), float(likelihood.events.sum())
     parameters = 1 if likelihood.spread == 0.0 else 2
@@ -41,7 +41,9 @@ def more_labels(
     if comparison is not None and min(events, rows - events) >= FEW_EVENTS:
         limit = comparison.best.deviance + critical_value(0.99, parameters) * inflation
         plausible = [truth for truth in truths if likelihood.deviance(*truth) <= limit]
-        truths = plausible or [(comparison.best.shift, comparison.best.stretch)]
+        if not plausible:
+            return None
+        truths = plausible
         now = np.array([comparison.best.shift, comparison.best.stretch])
     ratios = np.geomspace(0.05, MOST, 256)
     needed = 0
@@ -50,7 +52,7 @@ def more_labels(
         needed = bisect_left(ratios, SETTLED, lo=needed, key=chance)
         if needed == len(ratios):
             return None
-    return _round_up(float(ratios[needed]) * rows)
+    return round_up(float(ratios[needed]) * rows)
 
 
 def _chance_of_decision(
@@ -102,7 +104,7 @@ def _decides(estimate: Floats, information: Floats, half: Floats, inside: float,
     return np.asarray(calibrated | ((margin < 0.0).any(axis=1) & (distance > outside)))
 
 
-def _round_up(labels: float) -> int:
+def round_up(labels: float) -> int:
     """Two leading digits: more would pretend to a precision that is not there."""
     unit = 10.0 ** max(np.floor(np.log10(max(labels, 1.0))) - 1.0, 0.0)
     return int(np.ceil(labels / unit) * unit)

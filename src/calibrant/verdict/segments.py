@@ -30,18 +30,18 @@ class Segment:
     high: float
     p_value: float
 
-    @property
-    def ratio(self) -> float:
-        """Happened over predicted."""
-        return self.events / self.predicted if self.predicted > 0.0 else np.inf
+    def beyond(self, tolerance: float) -> bool:
+        """Whether chance does not explain it and happened over predicted is off by more than the tolerated odds."""
+        if self.p_value > 0.05:
+            return False
+        if not (self.events > 0.0 and self.predicted > 0.0):
+            return True
+        return bool(abs(np.log(self.events / self.predicted)) > tolerance)
 
     def __str__(self) -> str:
         """One line."""
-        if self.predicted > 0.0 and self.events > 0.0:
-            off = abs(self.predicted / self.events - 1.0)
-            size = f"{off:.0%} too {'low' if self.events > self.predicted else 'high'}".replace("%", " %")
-        else:
-            size = f"too {'low' if self.events > self.predicted else 'high'}"
+        side = "low" if self.events > self.predicted else "high"
+        size = f"too {side}, {self.predicted / self.events:.2g} times what happened" if self.events else f"too {side}"
         luck = "could be chance" if self.p_value > 0.05 else "not chance"
         return (
             f"{self.column} = {self.value}: {size} (predicted {self.predicted:,.0f}, happened {self.events:,.0f}, "
@@ -63,7 +63,8 @@ def scan_segments(columns: Mapping[str, GroupedTally], inflation: float = 1.0) -
                 )
             )
     adjusted = holm(np.array(p_values))
-    order = np.argsort(p_values, kind="stable")
+    far = [abs(np.log((each.events + 0.5) / (each.predicted + 0.5))) for each in found]
+    order = np.lexsort((-np.array(far), np.array(p_values)))
     return tuple(replace(found[place], p_value=float(adjusted[place])) for place in order)
 
 

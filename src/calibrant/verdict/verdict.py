@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from calibrant.verdict.gain import Gain
+from calibrant.verdict.outlook import round_up
 from calibrant.verdict.segments import Segment, tell_p
 from calibrant.verdict.shape import Misfit
 
@@ -20,6 +21,8 @@ HEADLINES: dict[State, str] = {
     "miscalibrated": "MISCALIBRATED",
     "cannot tell": "CANNOT TELL YET",
 }
+
+COLOURS: dict[State, str] = {"calibrated": "#009E73", "miscalibrated": "#D55E00", "cannot tell": "#E69F00"}
 
 SHOWN_SEGMENTS = 5
 REBALANCED = 3.0
@@ -55,14 +58,18 @@ class Verdict:
         The tail or stretch that no tolerated model explains, when there is one.
     by_region
         Whether the joint region of intercept and slope lies outside the tolerance.
+    off
+        Whether perfect calibration is excluded at 95 %, tolerated or not.
+    only_ends
+        Whether every score is exactly 0 or 1: classes, not probabilities.
     gain
         Cross-fitted log loss before and after recalibration.
     more_labels
         About how many more labels would settle it; None when it is settled, or when no number would.
     segments, periods
         What was predicted and what happened by segment and by stretch of time, the least explicable by chance first.
-    inflation, clusters
-        By how much weights and clusters widen the region; number of cluster buckets.
+    inflation, clusters, groups
+        By how much weights and clusters widen the region; number of hash buckets of clusters, and of distinct groups.
     ranking
         Area under the ROC curve.
     """
@@ -79,6 +86,8 @@ class Verdict:
     tolerance: tuple[float, float]
     misfit: Misfit | None
     by_region: bool
+    off: bool
+    only_ends: bool
     gain: Gain | None
     forward: bool
     more_labels: int | None
@@ -86,6 +95,7 @@ class Verdict:
     periods: tuple[Segment, ...]
     inflation: float
     clusters: int | None
+    groups: int | None
     ranking: float | None
     at_ends: tuple[float, float]
     notes: tuple[str, ...]
@@ -93,10 +103,12 @@ class Verdict:
     @property
     def direction(self) -> tuple[str, ...]:
         """How the probabilities are off, in a word or two each; empty when nothing is established."""
-        if self.state != "miscalibrated":
+        if self.only_ends:
+            return ("only 0 and 1, classes and not probabilities",) if self.state == "miscalibrated" else ()
+        if self.state == "calibrated" or not (self.off or self.misfit is not None):
             return ()
         words = []
-        if self.by_region and self.intercept is not None:
+        if self.intercept is not None and (self.by_region or self.state == "cannot tell"):
             shift_excess = (abs(self.intercept.value) - self.tolerance[0]) / max(self.intercept.se, 1e-12)
             slope_excess = -math.inf
             if self.slope is not None:
@@ -115,11 +127,15 @@ class Verdict:
         """Usual causes that the numbers point to, with the fix in a line."""
         found = []
         rate, mean = self.events / self.rows, self.predicted / self.rows
-        if 0.0 < self.events == self.rows or self.events == 0.0:
-            which = "no row is an event" if self.events == 0.0 else "every row is an event"
+        if self.only_ends:
+            leak = "They equal the labels: a leak? " if not any(self.at_ends) else ""
+            found.append(f"all scores are 0 or 1. {leak}Pass probabilities, such as model.predict_proba(X)[:, 1].")
+        elif self.events in (0.0, self.rows):
+            which, side = ("no row is", "high") if self.events == 0.0 else ("every row is", "low")
+            beyond = not self.chance[0] <= self.events <= self.chance[1]
             found.append(
-                f"{which}: have all labels arrived, and was a class filtered out? From one class nothing can be said "
-                "about calibration."
+                f"{which} an event: have all labels arrived, and was a class filtered out?"
+                + (f" If they are complete, the scores are too {side}: chance does not explain it." if beyond else "")
             )
         elif self.state == "miscalibrated" and mean > REBALANCED * rate:
             found.append(
@@ -136,10 +152,13 @@ class Verdict:
                 f"higher scores go with fewer events (AUC {self.ranking:.2f}): are the classes swapped? Try 1 - scores."
             )
         zero, one = self.at_ends
-        if zero or one:
+        if (zero or one) and not self.only_ends:
             what = [f"{zero:,.0f} events had a score of exactly 0"] * bool(zero)
             what += [f"{one:,.0f} rows with a score of exactly 1 were no events"] * bool(one)
-            found.append(f"{' and '.join(what)}: impossible by the scores, so the log loss is infinite.")
+            found.append(
+                f"{' and '.join(what)}: impossible by the scores, so the log loss is infinite; rows at exactly 0 and 1 "
+                "weigh heavily in the slope. Were the scores rounded?"
+            )
         return tuple(found)
 
     # ------------------------------------------------------------------------------------------------------- words
@@ -151,27 +170,58 @@ class Verdict:
         if self.state == "miscalibrated":
             return f"{head}: the probabilities are {' and '.join(self.direction)}."
         if self.state == "calibrated":
-            return f"{head} within the tolerance."
+            where = self._off_parts()
+            return f"{head} overall, but not {where}." if where else f"{head} within the tolerance."
         if self.events in (0.0, self.rows):
             return f"{head}: the labels hold only one class."
+        if self.only_ends:
+            return f"{head}: the scores are only 0 and 1, and equal the labels."
         if self.more_labels is None:
-            return (
-                f"{head}: the model is off by about as much as the tolerance allows, and more labels may not settle it."
-            )
+            words = f" ({' and '.join(self.direction)})" if self.direction else ""
+            return f"{head}: off by about as much as is tolerated{words}; more labels may not settle it."
         rate = (self.predicted / self.rows + self.events / self.rows) / 2.0
-        events = self.more_labels * min(rate, 1.0 - rate)
+        events = round_up(self.more_labels * min(rate, 1.0 - rate))
         return (
-            f"{head}: about {self.more_labels:,} more labels (about {events:,.0f} of the rarer class) would settle it."
+            f"{head}: about {self.more_labels:,} more labels (about {events:,} of the rarer class) would settle "
+            "whether it is within the tolerance."
         )
+
+    @property
+    def off_segments(self) -> tuple[Segment, ...]:
+        """Segments that chance does not explain and that are off by more than the tolerance."""
+        return tuple(segment for segment in self.segments if segment.beyond(self.tolerance[0]))
+
+    @property
+    def off_periods(self) -> tuple[Segment, ...]:
+        """Periods that chance does not explain and that are off by more than the tolerance."""
+        return tuple(period for period in self.periods if period.beyond(self.tolerance[0]))
+
+    def _off_parts(self) -> str:
+        said = []
+        if self.off_segments:
+            worst = self.off_segments[0]
+            said.append(
+                f"in {len(self.off_segments)} of {len(self.segments)} segments (worst: {worst.column} = {worst.value})"
+            )
+        if self.off_periods:
+            said.append(
+                f"in {len(self.off_periods)} of {len(self.periods)} periods (last: {self.off_periods[-1].value})"
+            )
+        return " and ".join(said)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The facts behind the headline, one sentence each."""
         unit = "rows" if self.counts else "of weight"
+        within = ""
+        if self.state == "calibrated" and not self.chance[0] <= self.events <= self.chance[1]:
+            within = " That is more than chance, and less than tolerated."
         said = [
             f"Predicted {self.predicted:,.0f} events, {self.events:,.0f} happened; chance alone gives "
-            f"{self.chance[0]:,.0f} to {self.chance[1]:,.0f} ({self.rows:,.0f} {unit})."
+            f"{self.chance[0]:,.0f} to {self.chance[1]:,.0f} ({self.rows:,.0f} {unit}).{within}"
         ]
+        if self.only_ends:
+            return tuple(said)
         if self.intercept is not None:
             a = self.intercept
             said.append(
@@ -190,23 +240,14 @@ class Verdict:
                 f"In the {m.where}, {m.predicted:,.0f} events were predicted and {m.events:,.0f} happened among "
                 f"{m.rows:,.0f} rows: more than the tolerance explains (adjusted p {tell_p(m.p_value)})."
             )
-        if self.gain is not None:
-            said.append(self._gain_sentence(self.gain))
-        if self.clusters is not None:
+        if self.gain is not None and not any(self.at_ends):
+            said.append(self.gain.sentence("walking forward in time" if self.forward else "cross-fitted"))
+        if self.groups is not None:
             said.append(
-                f"Rows of a group are alike: regions are widened as if there were "
-                f"{self.rows / self.inflation:,.0f} rows ({self.clusters} cluster buckets)."
+                f"Rows of one group are alike: intervals are as wide as with {self.rows / self.inflation:,.0f} "
+                f"independent rows ({self.groups:,} groups)."
             )
         return tuple(said)
-
-    def _gain_sentence(self, gain: Gain) -> str:
-        how = "walking forward in time" if self.forward else "cross-fitted"
-        if gain.clear:
-            return (
-                f"Recalibration with {gain.method} would cut the log loss by {100 * gain.share:.1f} % ({how}: "
-                f"{gain.before:.4f} to {gain.after:.4f})."
-            )
-        return f"Recalibration would gain nothing that can be seen: {100 * gain.share:+.2f} % of the log loss ({how})."
 
     @property
     def worst_segments(self) -> tuple[Segment, ...]:
@@ -227,7 +268,7 @@ class Verdict:
             worst = self.worst_segments
             lines.append(
                 f"Segments: {len(self.segments)} looked at; "
-                + (f"{len(worst)} worst that are not chance:" if worst else "chance explains all of them.")
+                + ("the worst that are not chance:" if worst else "chance explains all of them.")
             )
             lines += [f"  {segment}" for segment in worst]
         off = [period for period in self.periods if period.p_value <= 0.05]
@@ -236,7 +277,7 @@ class Verdict:
                 f"Periods: {len(self.periods)} looked at; "
                 + ("those that are not chance:" if off else "chance explains all of them.")
             )
-            lines += [f"  {period}" for period in sorted(off, key=lambda period: period.value)]
+            lines += [f"  {period}" for period in off]
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -251,20 +292,24 @@ class Verdict:
             **{key: value for key, value in plain.items() if key != "state"},
         }
 
+    @property
+    def colour(self) -> str:
+        """Colour of the state, safe for colour-blind readers; a calibrated model with parts that are off is amber."""
+        return COLOURS["cannot tell" if self.state == "calibrated" and self._off_parts() else self.state]
+
     def __rich__(self) -> str:
         """Markup for rich's console: the headline in bold."""
         head, *rest = str(self).replace("[", r"\[").split("\n")
-        colour = {"calibrated": "green", "miscalibrated": "red", "cannot tell": "yellow"}[self.state]
+        colour = {"#009E73": "green", "#D55E00": "red", "#E69F00": "yellow"}[self.colour]
         return "\n".join([f"[bold {colour}]{head}[/]", *rest])
 
     def _repr_html_(self) -> str:
         """For notebooks: the headline with a bar in the colour of the state, and the sentences as a list."""
-        colour = {"calibrated": "#009E73", "miscalibrated": "#D55E00", "cannot tell": "#E69F00"}[self.state]
         facts = [*self.sentences, *self._segment_lines(), *(f"Hint: {hint}" for hint in self.hints)]
         facts += [f"Note: {note}" for note in self.notes]
         items = "".join(f"<li>{html.escape(fact.strip())}</li>" for fact in facts)
         return (
-            f'<div style="border-left:6px solid {colour};padding:0.2em 0.8em">'
+            f'<div style="border-left:6px solid {self.colour};padding:0.2em 0.8em">'
             f"<strong>{html.escape(self.headline)}</strong><ul>{items}</ul></div>"
         )
 
