@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import warnings
@@ -30,10 +31,23 @@ VALUES: dict[str, Callable[..., Any]] = {
 }
 """Functions of (scores, labels, weights), each with a value that has `to_dict`."""
 
+SEEDED: dict[str, Callable[..., Any]] = {
+    name: function
+    for name, function in {**METRICS, **TESTS, "ici": ici}.items()
+    if "random_state" in inspect.signature(function).parameters
+}
+
 NEEDS_COUNTS = {
     "always_valid_test": "an importance-weighted likelihood is no likelihood, so no martingale",
     "debiased_l2_test": "its null distribution is drawn by counts",
 }
+
+NOT_REPETITION = {
+    "ecce_test": "its statistic is divided by a spread that knows weights from rows",
+    "hosmer_lemeshow": "its statistic uses the effective size of each bin, which knows weights from rows",
+    "spiegelhalter": "its statistic is divided by a spread that knows weights from rows",
+}
+"""Tests of calibration, in which nothing is left alone by weights that could be counts but were not declared so."""
 
 POINT_ESTIMATES = (
     "value",
@@ -44,8 +58,10 @@ POINT_ESTIMATES = (
     "auc",
     "model",
     "ici",
+    "statistic",
+    "p_value",
 )
-"""Fields that integer weights must not change; standard errors and intervals know weights from rows."""
+"""Fields that integer weights must not change (but see NOT_REPETITION); standard errors know weights from rows."""
 
 
 def rows(n: int = 300, seed: int = 0, digits: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +83,8 @@ def numbers(value: Any, prefix: str = "") -> dict[str, float]:
 
 def alike(one: Any, other: Any, tolerance: float, only: tuple[str, ...] | None = None) -> None:
     mine, yours = numbers(one.to_dict()), numbers(other.to_dict())
-    kept = {path for path in mine.keys() | yours.keys() if only is None or path.split(".")[-1] in only}
+    kept = {path for path in mine.keys() | yours.keys() if only is None or set(path.split(".")) & set(only)}
+    assert kept, "there is something to compare"
     assert kept <= mine.keys() & yours.keys()
     for path in kept:
         assert mine[path] == pytest.approx(yours[path], rel=tolerance, abs=tolerance, nan_ok=True), path
@@ -78,7 +95,7 @@ def metric(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return VALUES[request.param]
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if name not in NEEDS_COUNTS])
+@pytest.mark.parametrize("name", [name for name in VALUES if name not in NEEDS_COUNTS | NOT_REPETITION])
 def test_integer_weights_are_repetition(name: str) -> None:
     scores, labels = rows()
     times = np.random.default_rng(1).integers(0, 4, len(scores))
@@ -156,6 +173,13 @@ def test_the_unit_of_weights_does_not_matter(name: str, scale: float) -> None:
     scores, labels = rows()
     weights = np.random.default_rng(1).gamma(2.0, size=len(scores))
     alike(VALUES[name](scores, labels, weights), VALUES[name](scores, labels, scale * weights), 1e-6, POINT_ESTIMATES)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", None])
+@pytest.mark.parametrize("function", SEEDED.values(), ids=SEEDED)
+def test_a_bad_seed_is_answered_in_a_sentence(function: Callable[..., Any], seed: Any) -> None:
+    with pytest.raises(InputError, match="random_state must be a whole number"):
+        function(*rows(), random_state=seed)
 
 
 def test_float32_scores_are_taken(metric: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.verdict import BASE_RATES, OFFSETS, World, summary
 from scipy import special, stats
 
-from calibrant.verdict import check
+from calibrant.verdict import check, compare
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 
@@ -41,3 +41,64 @@ def test_dependent_rows_raise_false_alarms_unless_their_groups_are_given(full_si
         naive += check(scores, labels, tolerance=(0.05, 0.05)).state == "miscalibrated"
     assert stats.binomtest(alarms, runs, 0.05, alternative="greater").pvalue > 1e-3
     assert naive > 0.1 * runs, "without groups the same rows raise alarms: the test has power"
+
+
+def clustered(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """60 groups of 20 rows, labels of a group drawn mostly from one number; calibrated."""
+    group = np.repeat(np.arange(60), 20)
+    scores = special.expit(-0.5 + 0.8 * rng.standard_normal(1_200))
+    own = rng.random(1_200)
+    return scores, np.where(rng.random(1_200) < 0.8, rng.random(60)[group], own) < scores, group
+
+
+def test_segments_and_periods_of_dependent_rows_are_not_called_off(full_size: bool) -> None:
+    runs, wrong = (400 if full_size else 80), {"segment": 0, "period": 0}
+    for seed in range(runs):
+        scores, labels, group = clustered(np.random.default_rng([1, seed]))
+        verdict = check(scores, labels, groups=group, by=group % 3, time=group // 8)
+        wrong["segment"] += any(each.p_value <= 0.05 for each in verdict.segments)
+        wrong["period"] += any(each.p_value <= 0.05 for each in verdict.periods)
+    for kind, count in wrong.items():
+        assert stats.binomtest(count, runs, 0.07, alternative="greater").pvalue > 1e-3, (kind, count)
+
+
+def test_clusters_in_the_tail_alone_are_seen_there(full_size: bool) -> None:
+    """4,000 independent rows and four groups of 60 rows at the top of the scores, each drawn from one number."""
+    runs, alarms = (300 if full_size else 60), 0
+    for seed in range(runs):
+        rng = np.random.default_rng([2, seed])
+        scores = np.append(special.expit(-2.0 + 0.8 * rng.standard_normal(4_000)), np.full(240, 0.7))
+        draws = np.append(rng.random(4_000), np.repeat(rng.random(4), 60))
+        group = np.append(np.arange(4_000), 5_000 + np.arange(240) // 60)
+        alarms += check(scores, draws < scores, groups=group).state == "miscalibrated"
+    assert stats.binomtest(alarms, runs, 0.05, alternative="greater").pvalue > 1e-3, alarms
+
+
+@pytest.mark.parametrize("rows", ["independent", "weighted"])
+def test_segments_of_a_calibrated_model_are_seldom_called_off(rows: str, full_size: bool) -> None:
+    runs, wrong = (400 if full_size else 100), 0
+    for seed in range(runs):
+        rng = np.random.default_rng([3, seed])
+        scores = rng.beta(1, 15, 1_000)
+        weight = None if rows == "independent" else rng.lognormal(0.0, 0.7, 1_000)
+        verdict = check(scores, rng.random(1_000) < scores, weight, by=rng.integers(0, 10, 1_000))
+        wrong += any(each.p_value <= 0.05 for each in verdict.segments)
+    promise = 0.05 if rows == "independent" else 0.08  # with weights it is approximate
+    assert stats.binomtest(wrong, runs, promise, alternative="greater").pvalue > 1e-3, wrong
+
+
+def test_intervals_of_a_comparison_cover_with_and_without_groups(full_size: bool) -> None:
+    """Two models that differ by noise alone: the true differences are 0."""
+    runs, missed = (400 if full_size else 100), np.zeros((2, 3), dtype=int)
+    for seed in range(runs):
+        rng = np.random.default_rng([4, seed])
+        group = np.repeat(np.arange(60), 15)
+        truth = rng.standard_normal(60)[group] + 0.5 * rng.standard_normal(900)
+        labels = rng.random(900) < special.expit(truth)
+        models = [special.expit(truth + rng.standard_normal(60)[group]) for _ in range(2)]
+        for place, groups in enumerate((None, group)):
+            for which, each in enumerate(compare(*models, labels, groups=groups).differences):
+                missed[place, which] += not each.low <= 0.0 <= each.high
+    for count in missed[1]:
+        assert stats.binomtest(int(count), runs, 0.07, alternative="greater").pvalue > 1e-3, missed
+    assert missed[0].min() > 0.1 * runs, "without groups the same rows mislead: the test has power"

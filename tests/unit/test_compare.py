@@ -87,3 +87,21 @@ def test_one_class_has_no_ranking_and_no_error() -> None:
 def test_mistakes_are_answered_in_a_sentence(new: list[float], keywords: dict, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         compare([0.1, 0.2], new, [0, 1], **keywords)
+
+
+def test_one_row_says_nothing_about_a_difference() -> None:
+    change = compare([0.3], [0.4], [1])
+    assert [each.words for each in change.differences] == ["too few rows to tell"] * 2
+    assert change.to_dict()["differences"][0]["low"] is None
+
+
+def test_small_differences_keep_their_digits() -> None:
+    old, _, y = models()
+    text = str(compare(old, 0.99999 * old, y).differences[0])
+    assert "0.0000," not in text
+    assert "%" in text
+
+
+def test_losses_at_the_clamp_are_named_so() -> None:
+    change = compare([0.0, 0.5, 0.5], [0.1, 0.5, 0.5], [1, 0, 1])
+    assert change.differences[0].name == "Log loss, scores kept 2^-32 off 0 and 1"

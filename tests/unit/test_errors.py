@@ -187,6 +187,19 @@ def test_importance_weights_correct_by_the_effective_size() -> None:
     assert found.value == pytest.approx(0.0625 - 0.1875 / 0.6)
 
 
+@pytest.mark.parametrize("squared", [False, True])
+def test_importance_weights_bring_no_null_value_and_a_note(squared: bool) -> None:
+    scores, y = sample(400)
+    for weights in (np.full(400, 4.0), np.resize([0.5, 1.5], 400)):
+        found = debiased_ece(scores, y, weights, squared=squared)
+        assert (found.null, found.null_high) == (None, None)
+        assert "No null value under importance weights" in found.notes[-1]
+    counted = debiased_ece(Tally.from_arrays(scores, y, np.full(400, 4), weights="counts"), squared=squared)
+    assert counted.value == debiased_ece(scores, y, np.full(400, 4.0), squared=squared).value
+    assert counted.null is not None
+    assert not any("null" in note for note in counted.notes)
+
+
 def test_a_bin_of_one_class_does_not_look_certain() -> None:
     found = debiased_ece([0.01] * 50, [0] * 50, squared=True)
     assert found.value == pytest.approx(0.0001)

@@ -57,10 +57,30 @@ def test_importance_weights_enter_the_sum(scale):
     rng = np.random.default_rng(0)
     s, w = rng.random(len(s)), rng.random(len(s))  # no ties: there labels share squared weights evenly
     assert skce(s, y, w * scale).value == pytest.approx(over_pairs(s, y, 0.1, w), rel=1e-9)
-    assert skce(s, y, w * scale).null_high == pytest.approx(skce(s, y, w).null_high, rel=1e-9)
 
 
-@pytest.mark.parametrize("bandwidth", [0.0, 0.004, float("nan"), float("inf")])
+def test_importance_weights_bring_no_null_mark_and_a_note():
+    s, y = rows()
+    real, whole = (skce(s, y, np.resize(w, len(s))) for w in ([0.5, 1.5], [1.0, 4.0]))
+    assert (real.null, real.null_high) == (0.0, None)
+    assert (whole.null, whole.null_high) == (None, None), "the value takes whole weights for repetition"
+    assert real.notes == whole.notes
+    assert "importance weights" in real.notes[0]
+    counted = skce(Tally.from_arrays(s, y, np.resize([1, 4], len(s)), weights="counts"))
+    assert counted.value == whole.value
+    assert counted.null_high > 0.0
+    assert counted.notes == ()
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_the_null_mark_is_never_below_0(n):
+    s = np.append(np.full(n - 1, 1e-4), 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert skce(s, np.zeros(n)).null_high >= 0.0
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, 0.004, float("nan"), float("inf"), "a", None])
 def test_a_bad_bandwidth_is_refused(bandwidth):
     with pytest.raises(InputError, match="bandwidth"):
         skce([0.5, 0.6], [1, 0], bandwidth=bandwidth)

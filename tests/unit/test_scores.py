@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn import metrics as sk
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.metrics.scores import (
     AT_MEANS,
     NO_WIDTH,
@@ -68,7 +69,11 @@ def test_brier_and_rmse_by_hand() -> None:
     # s(1 - s): 0.16 + 0.24 + 0.24 + 0.16 + 0.09 = 0.89
     assert found.null == pytest.approx(0.89 / 5)
     # s(1 - s)(1 - 2s)^2: 0.16*0.36 + 2*0.24*0.04 + 0.16*0.36 + 0.09*0.64 = 0.192
-    assert found.null_high == pytest.approx(0.89 / 5 + 1.6448536 * math.sqrt(0.192) / 5)
+    # the gap of losses is 1 - 2s, so the third moment has s(1 - s)(1 - 2s)^4:
+    # 0.16 * 0.1296 * 2 + 0.24 * 0.0016 * 2 + 0.09 * 0.4096 = 0.079104
+    point = upper_point(0.079104 / 0.192**1.5)
+    assert 1.7 < point < 1.9, "skewed to the right: beyond the normal law's 1.645"
+    assert found.null_high == pytest.approx(0.89 / 5 + point * math.sqrt(0.192) / 5)
     losses = np.array([0.04, 0.36, 0.16, 0.04, 0.01])
     assert found.se == pytest.approx(losses.std(ddof=1) / math.sqrt(5))
     root = rmse(SCORES, LABELS)
@@ -98,14 +103,21 @@ def test_accuracy_of_true_probabilities_by_hand() -> None:
     # right with 0.8, 0.6, 0.6, 0.8, 0.9: 3.7 of 5; variances 0.16 + 0.24 + 0.24 + 0.16 + 0.09 = 0.89
     found = accuracy(SCORES, LABELS)
     assert (found.value, found.null) == pytest.approx((0.8, 0.74))
-    assert found.null_high == 1.0, "0.74 + 1.645 sqrt(0.89) / 5 lies beyond what is possible"
+    assert found.null_high == 1.0, "0.74 + 1.5 sqrt(0.89) / 5 lies beyond what is possible"
     assert found.se == pytest.approx(math.sqrt(0.8 * 0.2 / 4))
     assert found.high == 1.0, "an interval does not leave the possible values"
 
 
 def test_auc_by_hand() -> None:
     # events 0.4, 0.8, 0.9; others 0.2, 0.4: of 6 pairs 5 in order, one tied
-    assert auc(SCORES, LABELS).value == pytest.approx(5.5 / 6)
+    found = auc(SCORES, LABELS)
+    assert found.value == pytest.approx(5.5 / 6)
+    # placements of events 0.75, 1, 1 (variance 1/48) and of others 1, 5/6 (variance 1/72): se^2 = 1/144 + 1/144
+    assert found.se == pytest.approx(math.sqrt(2) / 12)
+    # log-odds log 11, half width 1.96 se / (11/12 * 1/12)
+    half = 1.959963984540054 * math.sqrt(2) / 12 * 144 / 11
+    ends = [1 / (1 + math.exp(-math.log(11) - side * half)) for side in (-1, 1)]
+    assert (found.low, found.high) == pytest.approx(ends)
 
 
 def test_sharpness_and_refinement_by_hand() -> None:
@@ -114,6 +126,7 @@ def test_sharpness_and_refinement_by_hand() -> None:
     assert refinement(SCORES, LABELS, n_bins=2).value == pytest.approx(2 / 15)
     assert sharpness(SCORES, LABELS, n_bins=2).name == "sharpness, 2 bins of equal width"
     assert sharpness(SCORES, LABELS, edges=[0.5]).value == pytest.approx(7 / 15)
+    assert sharpness(SCORES, LABELS, edges=[0.5]).name == "sharpness, 2 bins of given edges"
     assert refinement(SCORES, LABELS, strategy="distinct").value == pytest.approx(0.1)  # only the tie at 0.4 is unsure
 
 
@@ -227,14 +240,15 @@ def test_the_standard_error_of_auc_is_delongs(ties: int | None) -> None:
 
 @pytest.mark.parametrize("metric", MEANS, ids=lambda metric: metric.__name__)
 def test_null_and_null_high_are_those_of_all_possible_labels(metric: Metric) -> None:
-    """Mean and spread over the 2^5 label vectors, each with the probability that the scores give it."""
+    """Mean, spread and skewness over the 2^5 label vectors, each with the probability that the scores give it."""
     scores = np.array([0.1, 0.35, 0.35, 0.6, 0.95])
     labels = np.array(list(product([0, 1], repeat=5)))
     chance = np.prod(np.where(labels == 1, scores, 1 - scores), axis=1)
     square = brier if metric is rmse else metric  # for the root, the null values are the roots of the square's
     values = np.array([quiet(square, scores, row).value for row in labels])
     mean = (chance * values).sum()
-    high = mean + 1.6448536269514722 * math.sqrt((chance * (values - mean) ** 2).sum())
+    spread = math.sqrt((chance * (values - mean) ** 2).sum())
+    high = mean + upper_point((chance * (values - mean) ** 3).sum() / spread**3) * spread
     high = high if square is log_loss else min(high, 1.0)
     found = metric(scores, [0, 0, 1, 1, 1])
     expected = (math.sqrt(mean), math.sqrt(high)) if metric is rmse else (mean, high)
@@ -357,13 +371,39 @@ def test_auc_with_one_event_has_no_standard_error() -> None:
     assert found.se is None
 
 
-def test_an_interval_without_width_is_explained() -> None:
+def test_where_all_rows_show_the_same_there_is_no_interval_and_a_note() -> None:
     assert NO_WIDTH in accuracy([0.1, 0.9, 0.8], [0, 1, 1]).notes
-    assert NO_WIDTH in auc([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1]).notes
+    for labels, value in (([0, 0, 1, 1], 1.0), ([1, 1, 0, 0], 0.0)):
+        separated = auc([0.1, 0.2, 0.8, 0.9], labels)
+        assert (separated.value, separated.se, separated.low, separated.high) == (value, 0.0, None, None)
+        assert NO_WIDTH in separated.notes
     constant = brier([0.5] * 7, [0, 1, 0, 1, 1, 1, 0])
-    assert (constant.value, constant.se) == (0.25, 0.0)
+    assert (constant.value, constant.se, constant.low, constant.high) == (0.25, 0.0, None, None)
     assert NO_WIDTH in constant.notes
     assert NO_WIDTH not in brier(SCORES, LABELS).notes
+
+
+@pytest.mark.parametrize("skewness", [-40.0, -3.0, -1.0, -0.01, 0.0, 0.01, 1.0, 3.0])
+def test_the_upper_point_is_that_of_the_gamma_law(skewness: float) -> None:
+    assert upper_point(skewness) == pytest.approx(stats.pearson3.ppf(0.95, skewness), rel=1e-6, abs=1e-9)
+
+
+def test_the_upper_point_never_lies_below_the_mean() -> None:
+    assert upper_point(100.0) == upper_point(math.inf) == 0.0
+    assert 0.0 <= upper_point(-math.inf) < 1e-5
+
+
+@pytest.mark.parametrize("metric", [brier, log_loss])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rare_events_exceed_the_null_mark_in_one_sample_of_twenty(metric: Metric, weighted: bool) -> None:
+    rng = np.random.default_rng([11, weighted])
+    over = 0
+    for _ in range(1_000):
+        scores = rng.beta(0.5, 20, 200)
+        weights = rng.lognormal(0.0, 1.0, 200) if weighted else None
+        found = quiet(metric, scores, rng.random(200) < scores, weights)
+        over += found.value > found.null_high
+    assert stats.binomtest(over, 1_000, 0.05).pvalue > 1e-3, over
 
 
 def test_perfect_scores_have_rmse_zero() -> None:
@@ -391,13 +431,21 @@ def test_a_threshold_outside_the_unit_interval_is_refused(threshold: float) -> N
 
 @pytest.mark.parametrize("thresholds", [[0.0, 0.5], [0.5, 1.0], [0.6, 0.5], [0.5, 0.5], [], [math.nan]])
 def test_thresholds_must_increase_inside_the_unit_interval(thresholds: list[float]) -> None:
-    with pytest.raises(InputError, match="thresholds must lie inside"):
+    with pytest.raises(InputError, match="thresholds must be probabilities inside"):
         net_benefit(SCORES, LABELS, thresholds=thresholds)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Sharpness and refinement
 # ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", [sharpness, refinement])
+def test_a_number_that_bins_bias_has_a_standard_error_and_no_interval(metric: Metric) -> None:
+    found = metric(*sample()[:2])
+    assert found.se is not None
+    assert found.low is found.high is found.null is None
+
 
 rows = st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.floats(0.1, 5.0)), min_size=1, max_size=30)
 

@@ -107,7 +107,7 @@ def test_tiny_errors_are_found(gap):
     assert value == pytest.approx(gap, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("bandwidth", [0.0, -1.0, 1.5, float("nan")])
+@pytest.mark.parametrize("bandwidth", [0.0, -1.0, 1.5, float("nan"), "a"])
 def test_a_bad_bandwidth_is_refused(bandwidth):
     with pytest.raises(InputError, match="bandwidth"):
         smooth_ece([0.5], [1], bandwidth=bandwidth)

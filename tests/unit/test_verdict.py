@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_misfit_in_the_tail_alone_is_found_and_named() -> None:
     verdict = check(scores, labels)
     assert (verdict.state, verdict.by_region) == ("miscalibrated", False)
     assert verdict.direction == ("too high in the highest 1 % of the scores",)
-    assert "more than the tolerance explains" in str(verdict)
+    assert "beyond what the tolerance explains" in str(verdict)
 
 
 @pytest.mark.parametrize("labels", [np.zeros(50), np.ones(50)])
@@ -93,12 +94,13 @@ def test_a_constant_score_is_judged_by_its_level_alone() -> None:
 
 
 def test_nearly_equal_scores_do_not_need_a_slope() -> None:
-    """A slope of 2 moves none of them by more than 0.05: only the level matters, and it can be told."""
+    """The less they spread, the less a slope moves them: then only the level matters, and it can be told."""
     rng = np.random.default_rng(0)
-    scores = special.expit(-1.0 + 0.05 * rng.standard_normal(6_000))
-    verdict = check(scores, rng.random(6_000) < scores)
-    assert verdict.state == "calibrated"
-    assert verdict.tolerance[1] > 2.0
+    for spread in (0.2, 0.04, 1e-4):
+        scores = special.expit(-1.0 + spread * rng.standard_normal(6_000))
+        verdict = check(scores, rng.random(6_000) < scores)
+        assert verdict.state == "calibrated", spread
+        assert (verdict.slope is None) == (spread < 0.05)
 
 
 def test_scores_of_exactly_0_and_1_are_counted_when_labels_contradict_them() -> None:
@@ -173,9 +175,8 @@ def test_the_box_distance_is_that_of_a_general_optimiser() -> None:
 def test_separable_data_end_the_search() -> None:
     verdict = check([0.1, 0.2, 0.3, 0.7, 0.8, 0.9] * 5, [0, 0, 0, 1, 1, 1] * 5)
     assert verdict.state in ("cannot tell", "miscalibrated")
-    assert verdict.slope is not None
-    assert verdict.slope.high == np.inf
-    assert verdict.to_dict()["slope"]["high"] is None
+    assert (verdict.intercept, verdict.slope) == (None, None)
+    assert any("separate the classes" in note for note in verdict.notes)
 
 
 def test_chance_is_the_poisson_binomial_distribution() -> None:
@@ -243,18 +244,40 @@ def test_the_order_of_rows_does_not_matter() -> None:
     assert one.gain.after == pytest.approx(other.gain.after, rel=1e-9)
 
 
-def test_the_unit_of_importance_weights_does_not_matter_and_equal_ones_change_nothing() -> None:
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_the_unit_of_importance_weights_does_not_matter(unit: float) -> None:
     scores, labels = world(900)
     weight = np.random.default_rng(2).gamma(2.0, size=900)
-    one, scaled = check(scores, labels, weight), check(scores, labels, 1000.0 * weight)
-    assert (one.state, one.more_labels is None) == (scaled.state, scaled.more_labels is None)
-    assert one.slope is not None
-    assert scaled.slope is not None
-    assert (one.slope.low, one.slope.high) == pytest.approx((scaled.slope.low, scaled.slope.high), rel=1e-6)
+    by = {"half": np.arange(900) % 2}
+    one, scaled = (check(scores, labels, each, by=by) for each in (weight, unit * weight))
+    assert (one.state, one.more_labels) == (scaled.state, scaled.more_labels)
+    assert (one.rows, one.events, *one.chance) == pytest.approx((scaled.rows, scaled.events, *scaled.chance))
+    assert one.gain is not None
+    assert scaled.gain is not None
+    assert one.gain.after == pytest.approx(scaled.gain.after)
+    for mine, yours in zip(one.segments, scaled.segments, strict=True):
+        assert (mine.value, mine.p_value) == (yours.value, pytest.approx(yours.p_value))
+    same(one, replace(scaled, rows=one.rows, events=one.events))
+
+
+def test_equal_weights_change_nothing() -> None:
+    scores, labels = world(900)
     plain, doubled = check(scores, labels), check(scores, labels, np.full(900, 2.0))
-    assert plain.slope is not None
-    assert doubled.slope is not None
-    assert (plain.slope.low, plain.slope.high) == pytest.approx((doubled.slope.low, doubled.slope.high), rel=1e-6)
+    same(plain, replace(doubled, rows=plain.rows, events=plain.events))
+
+
+def test_counts_mean_repetition_in_periods_and_segments_too() -> None:
+    scores, labels = world(400)
+    times, month, half = np.random.default_rng(1).integers(0, 4, 400), np.arange(400) // 20, np.arange(400) % 2
+    one = check(scores, labels, times, weights="counts", time=month, by=half)
+    other = check(*(np.repeat(column, times) for column in (scores, labels)), time=np.repeat(month, times),
+                  by=np.repeat(half, times))  # fmt: skip
+    for mine, yours in zip((*one.periods, *one.segments), (*other.periods, *other.segments), strict=True):
+        assert (mine.value, mine.rows, mine.events) == (yours.value, yours.rows, yours.events)
+        assert mine.p_value == pytest.approx(yours.p_value, abs=1e-9)
+    assert one.gain is not None
+    assert other.gain is not None
+    assert one.gain.after == pytest.approx(other.gain.after)
 
 
 def test_a_grid_gives_the_same_verdict() -> None:
@@ -387,6 +410,7 @@ def test_the_sentence_of_counts_reads_as_promised() -> None:
         (([0.2, 0.4],), {"score": "p"}, "both score= and label="),
         (([0.2, 0.4],), {"score": "p", "label": "bad"}, "list is none"),
         (([0.2, 0.4], [0, 1]), {"by": ["a"]}, "by"),
+        (([0.2, 0.4], [0, 1]), {"by": np.array([1, "a"], dtype=object)}, "several types"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: tuple, keywords: dict, problem: str) -> None:
@@ -397,12 +421,12 @@ def test_mistakes_are_answered_in_a_sentence(arguments: tuple, keywords: dict, p
 def test_events_at_a_score_of_0_are_miscalibration_and_not_explained_away() -> None:
     verdict = check([0.0] * 5 + [1.0] * 5 + [0.5] * 10, [1] * 5 + [0] * 5 + [0, 1] * 5)
     assert verdict.state == "miscalibrated"
-    assert str(check([0.0] * 30, [0] * 29 + [1]))
+    assert check([0.0] * 999 + [0.3], [0] * 998 + [1, 0]).state == "miscalibrated"
 
 
 def test_open_intervals_are_said_in_words() -> None:
-    text = str(check([0.2, 0.8], [0, 1]))
-    assert "no upper end" in text
+    text = str(check([0.2, 0.5, 0.8] * 3, [0, 0, 1] * 3))
+    assert "no upper end" in text or "separate the classes" in text
     assert "inf" not in text
 
 

@@ -22,10 +22,14 @@ MOST_HEAPS = 50
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Event rates by score: rows, events, the rate shown, and where a perfect model would keep it."""
+    """Event rates by score: rows, events, the rate shown, and where a perfect model would keep it.
+
+    ``size`` is what the rows are worth: ``n`` itself, or the effective number of rows under importance weights.
+    """
 
     score: Floats
     n: Floats
+    size: Floats
     events: Floats
     rate: Floats
     low: Floats
@@ -33,7 +37,10 @@ class Points:
 
     @property
     def outside(self) -> float:
-        """Share of the rows whose rate lies outside [low, high]; a perfect model has 1 - level there, or fewer."""
+        """Share of the rows whose rate lies outside [low, high].
+
+        A perfect model has about 1 - level there, or fewer; under importance weights it can have more.
+        """
         beyond = (self.rate < self.low - 1e-12) | (self.rate > self.high + 1e-12)
         return float(self.n[beyond].sum() / self.n.sum())
 
@@ -49,7 +56,8 @@ class Series:
     Attributes
     ----------
     cells
-        By distinct score, or cell of a grid: rows, events, the isotonic regression and its consistency band.
+        By distinct score, or cell of a grid: rows, events, the isotonic regression and its consistency band; of heaped
+        scores the rate itself, with its acceptance interval.
     bins
         By bin: rows, events, rate and acceptance interval; None when bins were not asked for.
     counted
@@ -86,7 +94,7 @@ def isotonic_points(tally: Tally, level: float, random_state: int = 0) -> Points
     tail = (1.0 - level) / 2.0
     low = np.quantile(fits, tail, axis=0, method="lower")
     high = np.quantile(fits, 1.0 - tail, axis=0, method="higher")
-    return Points(score, n, events, _isotonic(n, events), low, high)
+    return Points(score, n, size, events, _isotonic(n, events), low, high)
 
 
 def binned_points(bins: Bins, level: float) -> Points:
@@ -100,11 +108,12 @@ def binned_points(bins: Bins, level: float) -> Points:
     """
     keep = bins.n > 0
     score = np.clip(bins.mean_score[keep], 0.0, 1.0)
-    trials = np.maximum(np.rint(bins.effective_n[keep]), 1.0)
+    size = bins.effective_n[keep]
+    trials = np.maximum(np.rint(size), 1.0)
     tail = (1.0 - level) / 2.0
     low, high = (stats.binom.ppf(q, trials, score) / trials for q in (tail, 1.0 - tail))
     n, events = bins.n[keep].astype(np.float64), bins.events[keep].astype(np.float64)
-    return Points(score, n, events, bins.rate[keep], low, high)
+    return Points(score, n, size, events, bins.rate[keep], low, high)
 
 
 def _isotonic(n: Floats, events: Floats) -> Floats:
@@ -128,13 +137,14 @@ def few_cells(tally: Tally) -> Tally:
 def heaped(tally: Tally) -> bool:
     """Whether the scores are so few that nothing should be drawn between them."""
     distinct = len(tally)
-    return distinct == 1 or (distinct <= MOST_HEAPS and tally.total >= 2 * distinct)
+    return distinct == 1 or (distinct <= MOST_HEAPS and tally.effective_size >= 2 * distinct)
 
 
 def telling_range(cells: Points) -> tuple[float, float]:
     """Scores between which there is something to see: below and above, less than one event or non-event is due."""
-    due = np.cumsum(cells.n * cells.score + cells.events)
-    spared = np.cumsum((cells.n * (1.0 - cells.score) + cells.n - cells.events)[::-1])[::-1]
+    happened = cells.size * cells.events / cells.n
+    due = np.cumsum(cells.size * cells.score + happened)
+    spared = np.cumsum((cells.size * (2.0 - cells.score) - happened)[::-1])[::-1]
     inside = (due >= 1.0) & (spared >= 1.0) & (cells.score > 0.0) & (cells.score < 1.0)
     if not inside.any():
         return 0.01, 0.99

@@ -49,14 +49,14 @@ class ReliabilityDisplay:
     with ``curve="bins"``, the share of events in each bin against its mean score. The grey is where the same curve
     would lie if the scores were right: for the isotonic curve from 500 simulated data sets with
     :math:`e_c \sim \mathrm{Binomial}(n_c, s_c)`, at each score by itself; for bins the region in which
-    :math:`\mathrm{Binomial}(n_b, \bar s_b)` stays (004, acceptance intervals), which is a little wide when scores
-    differ within a bin. Scores heaped on few values are drawn as points whose area follows the rows, with nothing in
-    between.
+    :math:`\mathrm{Binomial}(n_b, \bar s_b)` stays (Rosenberg, acceptance intervals), which is a little wide when
+    scores differ within a bin. Scores heaped on few values are points whose area follows the rows, with nothing in
+    between: the share of events at each score as it is, not pooled to rise, with its own acceptance interval.
 
     Guarantee: no finite-sample guarantee; each interval keeps a perfect model with about ``level``, not all together.
     Cost: one sort, then 500 isotonic regressions of at most about 1,000 cells, under a second for 10^6 rows.
 
-    Reference: Dimitriadis, Gneiting, Jordan 2021, sections 2 and 3; 004, reliability diagrams.
+    Reference: Dimitriadis, Gneiting, Jordan 2021, sections 2 and 3; Rosenberg, reliability diagrams.
 
     Attributes
     ----------
@@ -92,7 +92,9 @@ class ReliabilityDisplay:
         self.series = tuple(series)
         self.curve = curve
         self.level = level
-        self.axes = style.axes_kind(axes, self.series[0].rows, self.series[0].events)
+        first = self.series[0]
+        size = float(first.cells.size.sum())
+        self.axes = style.axes_kind(axes, size, size * first.events / first.rows)
 
     # ------------------------------------------------------------------------------------------------ construction
 
@@ -121,7 +123,7 @@ class ReliabilityDisplay:
         after
             Scores of the same rows after calibration (or a tally of them): drawn over the first.
         curve
-            ``"isotonic"``, which needs no choice of bins, or ``"bins"``.
+            ``"isotonic"``, which needs no choice of bins (heaped scores are shown one by one), or ``"bins"``.
         n_bins, strategy, edges
             As for :class:`calibrant.metrics.bins.Bins`, for ``"bins"`` and for ``acceptance``. By default bins have
             equal mass, and on log-odds axes equal width in log-odds: of rare events most are in the top bin by mass.
@@ -137,7 +139,8 @@ class ReliabilityDisplay:
 
         Notes
         -----
-        Importance weights count with the effective number of rows of each cell or bin when the grey is computed.
+        Importance weights count with the effective number of rows of each cell or bin when the grey is computed: an
+        approximation, outside which a perfect model can have more than ``1 - level`` of its weight.
         """
         check_option("curve", curve, get_args(CurveKind))
         check_option("axes", axes, get_args(AxesKind))
@@ -146,7 +149,8 @@ class ReliabilityDisplay:
         tallies = [(label or ("" if after is None else "before"), tally_of(scores, y, sample_weight))]
         if after is not None:
             tallies.append(("after", tally_of(after, *(() if isinstance(after, Tally) else (y, sample_weight)))))
-        axes = style.axes_kind(axes, tallies[0][1].total, tallies[0][1].positives)
+        size = tallies[0][1].effective_size
+        axes = style.axes_kind(axes, size, size * tallies[0][1].positives / tallies[0][1].total)
         series = []
         for name, tally in tallies:
             if heaped(tally):  # pooled rates would not be the rates at the scores that are shown
@@ -207,13 +211,14 @@ class ReliabilityDisplay:
         if not first.counted:
             head = f"Weights of {first.rows:,.6g}, of events {first.events:,.6g}"
         head += f" ({style.percent(first.events / first.rows, 3)})."
-        share = style.percent(1.0 - self.level, 3)
+        share = f"about {style.percent(1.0 - self.level, 3)}"
+        hedge = ", or fewer" if all(one.counted for one in self.series) else " (approximate under weights)"
         shares = [style.percent(self._shown(one).outside, 2) for one in self.series]
         if len(self.series) == 1:
-            told = f"Outside it lie {shares[0]} of the rows; a perfect model has about {share} there, or fewer."
+            told = f"Outside it lie {shares[0]} of the rows; a perfect model has {share} there{hedge}."
         else:
             named = ", ".join(f"{one.label} {text}" for one, text in zip(self.series, shares, strict=True))
-            told = f"Rows outside their own grey: {named}; a perfect model has about {share}, or fewer."
+            told = f"Rows outside their own grey: {named}; a perfect model has {share}{hedge}."
         return f"{head}\nInside the grey: no evidence against calibration. {told}"
 
     def _shown(self, one: Series) -> Points:

@@ -22,6 +22,14 @@ ENOUGH_ROWS = 50
 """Rows that every distinct score must have before binning can be skipped (002 section 1.4.1)."""
 
 
+_CHOSEN: dict[Strategy, str] = {
+    "width": "{} bins of equal width",
+    "mass": "{} bins of equal mass",
+    "distinct": "{} distinct scores",
+    "auto": "{} bins chosen by the number of rows",
+}
+
+
 def tally_of(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Tally:
     """The tally that a metric works on: the one given, or an exact one of the rows given.
 
@@ -199,6 +207,12 @@ class Bins:
         if self.w2 is None:
             return self.n.astype(np.float64)
         return np.asarray(np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0))
+
+
+def describe(bins: Bins, strategy: Strategy, edges: ArrayLike | StepMap | None) -> str:
+    """How many bins there are and how they were chosen, for the name of a number."""
+    text = ("{} bins of given edges" if edges is not None else _CHOSEN[strategy]).format(f"{len(bins):,}")
+    return text.replace("bins", "bin", 1).replace("scores", "score", 1) if len(bins) == 1 else text
 
 
 def _check_edges(edges: ArrayLike | StepMap) -> Floats:

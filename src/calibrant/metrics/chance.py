@@ -12,16 +12,14 @@ MOST_WORK = 1 << 19
 """Cells times points of the window that an exact computation may cost: about ten milliseconds. Beyond it the variance
 is so large, or cells are so many, that the normal law with its skewness is good to about 1e-4."""
 
-CELLS = 1 << 12
-
 
 class Chance:
     r"""Number of events :math:`K = \sum_i B_i` of independent :math:`B_i \sim \mathrm{Bernoulli}(s_i)`.
 
     Where the cost allows it, the law is inverted exactly from the characteristic function
     :math:`\prod_c (1 - s_c + s_c e^{it})^{n_c}` on a window of at least twenty standard deviations; otherwise it
-    is the normal distribution with a correction for skewness (Volkova 1996). ``inflation`` multiplies the variance, for
-    weights and clusters.
+    is the normal distribution with a correction for skewness (Volkova 1996). ``w2`` are sums of
+    squared importance weights; ``inflation`` multiplies the variance, for clusters.
 
     Examples
     --------
@@ -29,14 +27,15 @@ class Chance:
     (0.0, 4.0)
     """
 
-    def __init__(self, scores: Floats, n: Floats, inflation: float = 1.0) -> None:
-        v = n * scores * (1.0 - scores)
+    def __init__(self, scores: Floats, n: Floats, inflation: float = 1.0, w2: Floats | None = None) -> None:
+        spread = scores * (1.0 - scores)
         self.mean = float((n * scores).sum())
         self.total = float(n.sum())
-        self.variance = float(v.sum()) * inflation
-        third = float((v * (1.0 - 2.0 * scores)).sum())
-        self._skew = third / float(v.sum()) ** 1.5 if v.sum() > 1e-12 else 0.0
-        whole = inflation == 1.0 and bool((n == np.floor(n)).all())
+        self.variance = float(((n if w2 is None else w2) * spread).sum()) * inflation
+        cubes = n if w2 is None else w2 * w2 / n  # sums of cubed weights, exact where a cell's weights are equal
+        third = float((cubes * spread * (1.0 - 2.0 * scores)).sum()) * inflation**1.5
+        self._skew = third / self.variance**1.5 if self.variance > 1e-12 else 0.0
+        whole = w2 is None and inflation == 1.0 and bool((n == np.floor(n)).all())
         self._whole = whole
         self._first, self._cumulative = 0, np.zeros(0)
         if whole and len(scores) * _window(self.variance) <= MOST_WORK:
@@ -44,9 +43,16 @@ class Chance:
 
     @classmethod
     def of(cls, tally: Tally, inflation: float = 1.0) -> Chance:
-        """For the rows of a tally; beyond 4,096 cells on a coarser grid, whose cell means are exact."""
-        small = tally if len(tally) <= CELLS else tally.coarsen(4)
-        return cls(small.scores, np.asarray(small.n, dtype=np.float64), inflation)
+        """For the rows of a tally; many cells are joined, at their exact means, until the exact law is cheap."""
+        small = tally
+        for bits in (6, 4, 2):
+            cost = len(small) * _window(float((small.n * small.scores * (1.0 - small.scores)).sum()))
+            if cost <= MOST_WORK or tally.resolution == "bins":
+                break
+            if tally.grid is None or tally.grid.bits > bits:
+                small = tally.coarsen(bits)
+        w2 = None if small.counts else small.cells.w2
+        return cls(small.scores, np.asarray(small.n, dtype=np.float64), inflation, w2)
 
     def cdf(self, k: float) -> float:
         """Probability of at most ``k`` events."""
@@ -57,7 +63,8 @@ class Chance:
             return float(k >= self.mean - 1e-9)
         x = (k + (0.5 if self._whole else 0.0) - self.mean) / np.sqrt(self.variance)
         density = np.exp(-x * x / 2.0) / np.sqrt(2.0 * np.pi)
-        return float(np.clip(special.ndtr(x) + self._skew * (1.0 - x * x) * density / 6.0, 0.0, 1.0))
+        value = float(special.ndtr(x) + self._skew * (1.0 - x * x) * density / 6.0)
+        return value if 0.0 < value < 1.0 else float(special.ndtr(x))
 
     def at_least(self, k: float) -> float:
         """Probability of ``k`` events or more."""

@@ -13,19 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.maps import StepMap
-from calibrant.metrics.bins import ENOUGH_ROWS, Bins, Scores, Strategy, tally_of
+from calibrant.metrics.bins import ENOUGH_ROWS, Bins, Scores, Strategy, describe, tally_of
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.resampling import Resampled, Statistic, null_facts, uncertainty
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 Edges = ArrayLike | StepMap | None
-_CHOSEN = {
-    "width": "{} bins of equal width",
-    "mass": "{} bins of equal mass",
-    "distinct": "{} distinct scores",
-    "auto": "{} bins chosen by the number of rows",
-}
+NO_NULL = (
+    'No null value under importance weights: weights="counts" in Tally.from_arrays says that weights are repetition.'
+)
 
 
 def ece(
@@ -70,7 +67,7 @@ def ece(
         raise InputError('against="midpoint" needs bins: pass strategy="width" or "mass", or edges')
     bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
     notes = _few_rows(bins) if strategy == "distinct" and edges is None else ()
-    name = f"{_order('ECE', p)}, {_describe(bins, strategy, edges)}{', mid-points' if against == 'midpoint' else ''}"
+    name = f"{_order('ECE', p)}, {describe(bins, strategy, edges)}{', mid-points' if against == 'midpoint' else ''}"
     return _plug_in(name, bins, _gap_norm(p, against), random_state, notes)
 
 
@@ -97,7 +94,8 @@ def debiased_ece(
     -----
     Edge rules: a bin of one row has no estimate of its variance; it is left out, the shares of the others are taken
     among themselves and a note says how many rows it costs. NaN when no bin is left. A negative square, as chance gives
-    a calibrated model, has root 0 and a note.
+    a calibrated model, has root 0 and a note. Importance weights bring no null value, and a note: the value takes whole
+    ones for repetition, which a draw of labels by row would contradict.
     Guarantee: the square is unbiased for the binned score when each bin holds one score; where scores vary inside a
     bin, a calibrated model loses their variance over :math:`m_b` too much. The interval has no finite-sample guarantee:
     it is a normal one with its skewness corrected, and covered in at least 96 % of samples in each of 90 simulated
@@ -119,15 +117,19 @@ def debiased_ece(
         scores if tally is None else tally, None if weighted else y, n_bins=n_bins, strategy=strategy, edges=edges
     )
     size = bins.n if tally is None or tally.whole else bins.effective_n
-    name = f"debiased l2 calibration error{' squared' if squared else ''}, {_describe(bins, strategy, edges)}"
+    name = f"debiased l2 calibration error{' squared' if squared else ''}, {describe(bins, strategy, edges)}"
     kept = size > 1.0
     if not kept.any():
         return Estimate(name, float("nan"), notes=("Not defined: no bin holds two rows.",))
     statistic = _debiased(size)
     square = float(statistic(Resampled.once(bins))[0])
     se, low, high = _debiased_spread(bins, kept, square)
-    null = null_facts(bins, statistic if squared else lambda sample: _root(statistic(sample)), random_state)
+    null: dict[str, float] = {}
     notes = _left_out(bins, kept)
+    if tally is None or tally.counts:
+        null = null_facts(bins, statistic if squared else lambda sample: _root(statistic(sample)), random_state)
+    else:
+        notes += (NO_NULL,)
     if squared:
         return Estimate(name, square, se, low, high, **null, notes=notes)
     if square < 0:
@@ -221,7 +223,7 @@ def pde(
     _check_p(p)
     tally = tally_of(scores, y, sample_weight)
     bins = Bins.of(tally, n_bins=n_bins, strategy=strategy, edges=edges)
-    name = f"{_order('PDE', p)}, {_describe(bins, strategy, edges)}"
+    name = f"{_order('PDE', p)}, {describe(bins, strategy, edges)}"
     return _plug_in(name, bins, _deviation_norm(tally, bins, p), random_state, ())
 
 
@@ -434,11 +436,6 @@ def _order(name: str, p: float) -> str:
     if p == 1:
         return name
     return f"largest {name}" if np.isinf(p) else f"l{p:g} {name}"
-
-
-def _describe(bins: Bins, strategy: str, edges: Any) -> str:
-    text = ("{} bins of given edges" if edges is not None else _CHOSEN[strategy]).format(f"{len(bins):,}")
-    return text.replace("bins", "bin", 1).replace("scores", "score", 1) if len(bins) == 1 else text
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from scipy.special import gammaincinv
+
 TWO_SIDED, ONE_SIDED = 1.959963984540054, 1.6448536269514722
 """Quantiles of the normal law: 97.5 % for the ends of 95 % intervals, 95 % for ``null_high``."""
 
@@ -23,8 +25,8 @@ class Estimate:
     se
         Standard error, where one is known.
     low, high
-        Ends of a 95 % interval for the population's value, where one is known to cover it; a calibration error that is
-        biased upwards has a standard error and a null value instead.
+        Ends of a 95 % interval for the population's value by the method that the function states; normal intervals
+        are too short when events are few. A number that chance biases has a standard error and no interval.
     null, null_high
         What a perfectly calibrated model with these scores would show at this many rows: on average, and exceeded in
         5 % of samples.
@@ -71,3 +73,21 @@ class Estimate:
             facts.append(f"a perfectly calibrated model would show {self.null:.4f} here{beyond}")
         told = f" ({'; '.join(facts)})" if facts else ""
         return "\n".join([f"{self.name}: {self.value:.4f}{told}", *(f"  {note}" for note in self.notes)])
+
+
+def upper_point(skewness: float) -> float:
+    """95 % quantile, in standard deviations above the mean, of the gamma law with this skewness; never below 0.
+
+    The law is shifted, and mirrored for a negative skewness. A point below the mean, as a very skewed law has it, would
+    puzzle beside the mean.
+
+    Examples
+    --------
+    >>> round(upper_point(0.0), 3), round(upper_point(2.0), 3), round(upper_point(-2.0), 3)  # 2: exponential law
+    (1.645, 1.996, 0.949)
+    """
+    if abs(skewness) < 1e-3:
+        return ONE_SIDED
+    shape = 4.0 / min(abs(skewness), 1e6) ** 2
+    point = float(gammaincinv(shape, 0.95 if skewness > 0.0 else 0.05)) - shape
+    return max(math.copysign(1.0, skewness) * point / math.sqrt(shape), 0.0)

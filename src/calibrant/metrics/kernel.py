@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaincinv
 
 from calibrant.arrays import InputError
 from calibrant.metrics.bins import Scores, tally_of
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 NARROWEST = 0.005
 """Smallest bandwidth: the running sums hold exp(2 score / bandwidth), which must stay a double."""
+
+NO_NULL_HIGH = "importance weights: what a calibrated model would show in one sample of twenty is not known"
 
 
 def skce(
@@ -49,7 +51,9 @@ def skce(
     projection vanishes, the error is of order 1/n, and ``null_high`` is what to look at.
     Null: mean 0 exactly. Given the scores, variance and skewness of a calibrated model's value follow from sums like
     the one above; ``null_high`` is the 95 % quantile of the gamma law, shifted, with these three moments. The variance
-    is exact for distinct rows, the skewness and the law are approximations for many rows.
+    is exact for distinct rows, the skewness and the law are approximations for many rows, which a few heavy ones are
+    not: importance weights bring no ``null_high``, and a note. Whole ones bring no null mean either, since the value
+    takes them for repetition.
     Guarantee: unbiased in finite samples; no finite-sample guarantee for the standard error or ``null_high``.
     Cost: O(cells), since the exponential kernel of a sorted sum decays from cell to cell.
     References: Widmann, Lindsten and Zachariah (2019), Calibration tests in multi-class classification (their
@@ -64,7 +68,7 @@ def skce(
     >>> round(estimate.value, 5), round(estimate.se, 5), round(estimate.null_high, 5)
     (0.00227, 0.00041, 8e-05)
     """
-    if not bandwidth >= NARROWEST or math.isinf(bandwidth):
+    if not isinstance(bandwidth, Real) or not bandwidth >= NARROWEST or math.isinf(bandwidth):
         raise InputError(f"bandwidth must be finite and at least {NARROWEST}, got {bandwidth!r}")
     tally = tally_of(scores, y, sample_weight)
     name = f"SKCE, bandwidth {bandwidth:g}"
@@ -78,8 +82,9 @@ def skce(
         name,
         value,
         se=_standard_error(tally, cells, seen, value),
-        null=0.0,
-        null_high=_null_high(tally, cells.pairs, bandwidth),
+        null=None if _repeats(tally) and not tally.counts else 0.0,
+        null_high=_null_high(tally, cells.pairs, bandwidth) if tally.counts else None,
+        notes=() if tally.counts else (NO_NULL_HIGH,),
     )
 
 
@@ -135,25 +140,22 @@ def _standard_error(tally: Tally, cells: _Residuals, seen: Floats, value: float)
 
 
 def _null_high(tally: Tally, pairs: float, bandwidth: float) -> float:
-    """95 % quantile if the model is calibrated, from the first three moments."""
+    """95 % quantile if the model is calibrated, from the first three moments; rows count, without weights."""
     s = tally.scores
     spread = s * (1.0 - s)
-    squared_weights = tally.n if tally.counts or tally.cells.w2 is None else tally.cells.w2
-    noise = squared_weights * spread
+    noise = tally.n * spread
     scale = float(noise.sum())
     if scale <= 0.0:
         return 0.0
-    mass = noise / scale  # cubes of large weights would overflow
+    mass = noise / scale  # cubes of large counts would overflow
     before = _decayed(s, mass, bandwidth / 2.0)
     # Rows of one cell pair with each other too, but none with itself.
-    size = np.maximum(tally.n.astype(np.float64) if tally.cells.rows is None else tally.cells.rows, 1.0)
-    pair_sum = 2.0 * float((mass * before).sum()) + float((mass**2 * (1.0 - 1.0 / size)).sum())
+    pair_sum = 2.0 * float((mass * before).sum()) + float((mass**2 * (1.0 - 1.0 / tally.n)).sum())
     if pair_sum <= 0.0:
         return 0.0
     deviation = math.sqrt(2.0 * pair_sum) * (scale / pairs)
     skewness = 8.0 * _triples(s, mass, before, bandwidth) / (2.0 * pair_sum) ** 1.5
-    shape = 4.0 / max(skewness, 1e-3) ** 2
-    return deviation * float(gammaincinv(shape, 0.95) - shape) / math.sqrt(shape)
+    return deviation * upper_point(skewness)
 
 
 def _triples(scores: Floats, mass: Floats, before: Floats, bandwidth: float) -> float:

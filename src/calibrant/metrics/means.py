@@ -29,6 +29,8 @@ class Moments(NamedTuple):
     w2_square: float
     null: float
     null_variance: float
+    null_third: float
+    """Third central moment; of a cell's weights it is taken as if they were equal."""
     on_ends: float
     """Rows (or their weight) at scores of exactly 0 or 1."""
     impossible: float
@@ -85,17 +87,20 @@ def _row_sums(scores: Floats, events: NDArray[Any], loss: Loss) -> tuple[Any, ..
     null = scores * gap
     own, variance = np.where(events, hit, miss), null * gap
     variance -= variance * scores
+    third = (variance * gap) * (1.0 - 2.0 * scores)
     null += miss
     ends = (scores == 0.0) | (scores == 1.0)
     wrong = np.count_nonzero(events[ends] != scores[ends]) if ends.any() else 0
     size, first, second = len(scores), own.sum(), np.einsum("i,i->", own, own)
-    return size, first, size, first, second, null.sum(), variance.sum(), np.count_nonzero(ends), wrong
+    chance = null.sum(), variance.sum(), third.sum()
+    return size, first, size, first, second, *chance, np.count_nonzero(ends), wrong
 
 
 def _cell_sums(scores: Floats, n: NDArray[Any], events: NDArray[Any], w2: NDArray[Any], loss: Loss) -> tuple[Any, ...]:
     hit, miss = loss(scores)
     others, share = n - events, w2 / n
     hits, misses, gap = events * hit, others * miss, hit - miss
+    variance = w2 * (scores * (1.0 - scores) * gap * gap)
     bottom, top = scores == 0.0, scores == 1.0
     return (
         n.sum(),
@@ -104,7 +109,8 @@ def _cell_sums(scores: Floats, n: NDArray[Any], events: NDArray[Any], w2: NDArra
         (share * (hits + misses)).sum(),
         (share * (hits * hit + misses * miss)).sum(),
         (n * (miss + scores * gap)).sum(),
-        (w2 * (scores * (1.0 - scores) * gap * gap)).sum(),
+        variance.sum(),
+        (variance * share * gap * (1.0 - 2.0 * scores)).sum(),
         n[bottom | top].sum(),
         events[bottom].sum() + others[top].sum(),
     )

@@ -14,6 +14,7 @@ from calibrant.arrays.columns import check_option, is_whole
 from calibrant.metrics.bins import Scores, tally_of
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
+from calibrant.metrics.resampling import generator
 from calibrant.metrics.smoothers import SMOOTHERS, Method, row_quantiles
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import Tally
@@ -324,7 +325,7 @@ def _bootstrap(tally: Tally, method: Method, size: int, random_state: int) -> tu
     if len(tally) > BOOTSTRAP_CELLS and tally.resolution != "bins":
         tally = tally.coarsen(BOOTSTRAP_BITS)
     both = np.concatenate([tally.events, tally.n - tally.events]).astype(np.float64)
-    rng = np.random.default_rng([random_state, size])
+    rng = generator(random_state, size)
     drawn = rng.multinomial(max(round(tally.effective_size), 1), both / both.sum(), size=size)
     out = np.empty((size, 4))
     for row, (events, others) in zip(out, drawn.reshape(size, 2, -1), strict=True):

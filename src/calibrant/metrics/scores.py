@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from calibrant.arrays import InputError, Rows
 from calibrant.arrays.columns import read_floats
 from calibrant.maps import StepMap
-from calibrant.metrics.bins import Bins, Scores, Strategy, rows_or_tally, tally_of
-from calibrant.metrics.estimates import ONE_SIDED, TWO_SIDED, Estimate
+from calibrant.metrics.bins import Bins, Scores, Strategy, describe, rows_or_tally, tally_of
+from calibrant.metrics.estimates import TWO_SIDED, Estimate, upper_point
 from calibrant.metrics.means import Loss, Moments, Parts, logarithmic_loss, moments, parts_of, squared_loss
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
-NO_WIDTH = "all rows show the same value, so the normal interval has no width: it is silent about rows not seen"
+NO_WIDTH = "no interval: all rows show the same value, and the standard error of 0 is silent about rows not seen"
 AT_MEANS = "computed as if every row had its bin's mean score"
 
 
@@ -33,6 +34,10 @@ def brier(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike |
     Notes
     -----
     Guarantee: none in finite samples; the interval is the normal one, with the effective size under importance weights.
+    It is near 95 % from 25 events on (and as many others): it covered in 93 to 96 % of samples in each of 12 simulated
+    settings, but, with 2.4 % events, in 72 % of samples of 50 rows (1 event), 90 % of 200 (5) and 93 % of 500 (12).
+    ``null_high`` is the 95 % point of the gamma law with the null's variance and skewness, exceeded by 4 to 6 % of
+    calibrated samples in each of 15 settings with 50 to 2,000 rows.
     Within a cell, squared weights are taken to be spread over events and others as the weights are.
     Cost: one pass. Reference: 002 eq. 6.21; 003 section 2.3.
 
@@ -80,7 +85,8 @@ def log_loss(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLik
 
     Notes
     -----
-    Guarantee: none in finite samples; normal interval, none where the value is infinite.
+    Guarantee: none in finite samples; normal interval, none where the value is infinite. It covered in 92 to 96 % of
+    samples from 25 events on, and in 72, 90 and 93 % with 1, 5 and 12; ``null_high`` as in :func:`brier`.
     Cost: one pass with two logarithms for each row. Reference: Good 1952.
 
     Examples
@@ -139,7 +145,9 @@ def accuracy(
 
     Notes
     -----
-    Guarantee: none in finite samples. Cost: one pass. Reference: 003 section 2.1.
+    Guarantee: none in finite samples; the normal interval is near 95 % from 25 wrong rows on (and as many right ones):
+    it covered in 93 to 96 % of samples in simulations, but in 87 % with 5 wrong rows and in 91 % with 12.
+    Cost: one pass. Reference: 003 section 2.1.
 
     Examples
     --------
@@ -160,7 +168,11 @@ def auc(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | N
 
     Notes
     -----
-    Guarantee: none in finite samples; the standard error is DeLong's, and needs two rows of each class.
+    Guarantee: none in finite samples; the standard error is DeLong's, and needs two rows of each class. The interval is
+    normal on the scale of log-odds, :math:`\operatorname{logit} A \pm 1.96\, \mathrm{se} / (A (1 - A))`; there is none
+    where all pairs are in order, or none is. It is near 95 % from 25 rows of each class on: it covered in 93 to 96 % of
+    samples in each of 12 simulated settings, but, with 2.4 % events, in 86 % of the samples of 50 rows that had two
+    events, 87 % of samples of 200 rows (5 events) and 91 % of 500 (12).
     Cost: one sort of rows, one pass over cells. Reference: DeLong, DeLong and Clarke-Pearson 1988; 003 section 3.2.3.
 
     Examples
@@ -185,7 +197,7 @@ def auc(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | N
     parts = [_variance(size, value, *row[1:]) for size, row in zip((events, others), sums, strict=True)]
     se = None if None in parts else math.sqrt(sum(part for part in parts if part is not None))
     notes = _resolution_notes(tally) + ((NO_WIDTH,) if se == 0.0 else ())
-    return Estimate("AUC", value, se, *_interval(value, se, 1.0), notes=notes)
+    return Estimate("AUC", value, se, *_logit_interval(value, se), notes=notes)
 
 
 def sharpness(
@@ -207,7 +219,7 @@ def sharpness(
 
     Notes
     -----
-    Guarantee: none in finite samples; standard error by the delta method.
+    Guarantee: none in finite samples; standard error by the delta method. No interval: it would not know of that bias.
     Cost: one pass over rows for edges known beforehand. Reference: 002 section 6.3.2, eq. 6.12.
 
     Examples
@@ -217,7 +229,7 @@ def sharpness(
     """
     bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
     sums = moments(_parts_of_bins(bins), lambda rate: (rate * (2.0 - rate), -(rate**2)))
-    return _estimate(f"sharpness, {_text(bins, strategy, edges)}", sums, 1.0, null=False)
+    return _estimate(f"sharpness, {describe(bins, strategy, edges)}", sums, 1.0, null=False)
 
 
 def refinement(
@@ -238,7 +250,7 @@ def refinement(
 
     Notes
     -----
-    Guarantee: none in finite samples; standard error by the delta method.
+    Guarantee: none in finite samples; standard error by the delta method. No interval: it would not know of that bias.
     Cost: one pass over rows for edges known beforehand. Reference: 002 eq. 6.20 and Lemma 6.1.
 
     Examples
@@ -248,7 +260,7 @@ def refinement(
     """
     bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
     sums = moments(_parts_of_bins(bins), squared_loss)
-    return _estimate(f"refinement, {_text(bins, strategy, edges)}", sums, 1.0, null=False)
+    return _estimate(f"refinement, {describe(bins, strategy, edges)}", sums, 1.0, null=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,11 +350,12 @@ def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[str, ...] =
     variance = _variance(sums.total, value, sums.w2, sums.w2_loss, sums.w2_square)
     se = None if variance is None else math.sqrt(variance)
     told = notes + ((NO_WIDTH,) if se == 0.0 else ())
-    found = Estimate(name, value, se, *_interval(value, se, ceiling), notes=told)
     if not null:
-        return found
-    expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance) / sums.total
-    return replace(found, null=expected, null_high=min(expected + ONE_SIDED * spread, ceiling))
+        return Estimate(name, value, se, notes=told)
+    expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance)
+    skewness = sums.null_third / sums.null_variance / spread if spread > 0.0 else 0.0
+    beyond = min(expected + upper_point(skewness) * spread / sums.total, ceiling)
+    return Estimate(name, value, se, *_interval(value, se, ceiling), null=expected, null_high=beyond, notes=told)
 
 
 def _mean_estimate(name: str, data: Tally | Rows, loss: Loss) -> Estimate:
@@ -379,9 +392,17 @@ def _placements(rows: NDArray[Any], share: Floats, place: Floats) -> tuple[float
 
 
 def _interval(value: float, se: float | None, ceiling: float) -> tuple[float | None, float | None]:
-    if se is None:
+    if not se:
         return None, None
     return max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling)
+
+
+def _logit_interval(value: float, se: float | None) -> tuple[float | None, float | None]:
+    """Normal interval of the log-odds of ``value``, which stays inside (0, 1)."""
+    if not se or not 0.0 < value < 1.0:
+        return None, None
+    middle, half = math.log(value / (1.0 - value)), TWO_SIDED * se / (value * (1.0 - value))
+    return float(expit(middle - half)), float(expit(middle + half))
 
 
 def _parts_of_bins(bins: Bins) -> Parts:
@@ -397,13 +418,6 @@ def _squared(bins: Bins) -> NDArray[Any]:
 def _from_above(values: NDArray[Any]) -> NDArray[Any]:
     """Sum of each bin and all bins above it."""
     return np.cumsum(values[::-1])[::-1]
-
-
-def _text(bins: Bins, strategy: Strategy, edges: ArrayLike | StepMap | None) -> str:
-    if edges is not None:
-        return f"{len(bins)} bins of your own"
-    kinds = {"width": "of equal width", "mass": "of equal mass", "distinct": "by distinct score", "auto": "(auto)"}
-    return f"{len(bins)} bins {kinds[strategy]}"
 
 
 def _resolution_notes(data: Tally | Rows) -> tuple[str, ...]:

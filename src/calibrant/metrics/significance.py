@@ -21,6 +21,7 @@ from calibrant.arrays.columns import check_option, is_whole
 from calibrant.metrics.bins import Bins, Scores, rows_or_tally, tally_of
 from calibrant.metrics.cumulative import Kind, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.metrics.means import parts_of
+from calibrant.metrics.resampling import generator
 from calibrant.numerics import Floats, chunks, logit
 from calibrant.tallies import Tally
 
@@ -468,7 +469,7 @@ class _DebiasedL2:
 
 
 def _rng(tally: Tally, random_state: int) -> np.random.Generator:
-    return np.random.default_rng([random_state, int(tally.fingerprint, 16)])
+    return generator(random_state, int(tally.fingerprint, 16))
 
 
 def _monte_carlo(

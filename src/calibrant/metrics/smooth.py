@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from scipy.optimize import brentq
 from calibrant.arrays import InputError
 from calibrant.metrics.bins import Scores, tally_of
 from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.resampling import generator
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -41,8 +43,9 @@ def smooth_ece(
 
     where :math:`K_\sigma` is the Gaussian kernel of standard deviation :math:`\sigma`, reflected at 0 and 1 so that it
     keeps its mass. :math:`\mathrm{smECE}_\sigma` falls in :math:`\sigma`, so there is exactly one such
-    :math:`\sigma^*`, and nothing is left to choose. It lies within constant factors of the distance to the nearest
-    perfectly calibrated model, and moves continuously when scores do, which binned errors do not.
+    :math:`\sigma^*`, and nothing is left to choose. It is at least a constant times the distance to the nearest
+    perfectly calibrated model and at most a constant times the root of that distance (Blasiok and Nakkiran 2023), and
+    moves continuously when scores do, which binned errors do not.
 
     Parameters
     ----------
@@ -71,7 +74,7 @@ def smooth_ece(
     >>> print(smooth_ece(scores, y))
     smECE: 0.0999 (a perfectly calibrated model would show 0.0238 here, and more than 0.0286 in one sample of twenty)
     """
-    if bandwidth is not None and not 0.0 < bandwidth <= 1.0:
+    if bandwidth is not None and not (isinstance(bandwidth, Real) and 0.0 < bandwidth <= 1.0):
         raise InputError(f"bandwidth must lie above 0 and up to 1, or be None, got {bandwidth!r}")
     tally = tally_of(scores, y, sample_weight)
     if bandwidth is None:
@@ -162,7 +165,7 @@ def _null_draws(tally: Tally, bandwidth: float | None, random_state: int) -> Flo
     guess = bandwidth or min(0.8 * spread ** (1.0 / 3.0), 0.5)
     nodes = 1 << math.ceil(math.log2(min(max(4.0 / guess, 32.0), FIRST_NODES)))
     coarse = _binned(np.linspace(0.0, 1.0, FIRST_NODES + 1), variance, nodes)
-    rng = np.random.default_rng([random_state, nodes])
+    rng = generator(random_state, nodes)
     spectrum = _spectrum(rng.standard_normal((DRAWS, nodes + 1)) * np.sqrt(coarse))
     if bandwidth is not None:
         return _smoothed_error(spectrum, bandwidth)

@@ -55,7 +55,7 @@ def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_s
     (['20 %', '70 %'], 45.0)
     """
     bins, by_score = _bins(tally)
-    groups = _groups(tally, bins, by_score, verdict.inflation if verdict.clusters else None)
+    groups = _groups(tally, bins, by_score, verdict.inflation if verdict.clusters else 1.0)
     numbers = {
         "software": {"name": "Calibrant", "version": library_version()},
         "rows": float(tally.total),
@@ -64,7 +64,7 @@ def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_s
         "counts": tally.counts,
         "cells": len(tally),
         "resolution": tally.resolution,
-        "verdict": verdict.to_dict(),
+        "verdict": verdict.to_dict() | {"off_parts": _off_parts(verdict)},
         "groups_are": "distinct scores" if by_score else "bins of equal mass",
         "groups": groups,
         "grades": _grades(groups) if tally.counts else None,
@@ -81,6 +81,14 @@ def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_s
     return plain
 
 
+def _off_parts(verdict: Verdict) -> dict[str, list[int]]:
+    """Places, in the lists of segments and periods, of those that are off by more than chance and tolerance."""
+    return {
+        "segments": [place for place, each in enumerate(verdict.segments) if each in verdict.off_segments],
+        "periods": [place for place, each in enumerate(verdict.periods) if each in verdict.off_periods],
+    }
+
+
 def _bins(tally: Tally) -> tuple[Bins, bool]:
     """Each distinct score, where these are few, else bins of equal mass; and which of both."""
     filled = int((tally.n > 0).sum())
@@ -90,15 +98,20 @@ def _bins(tally: Tally) -> tuple[Bins, bool]:
     return Bins.of(tally, strategy="mass", n_bins=size), False
 
 
-def _groups(tally: Tally, bins: Bins, by_score: bool, inflation: float | None) -> list[dict[str, Any]]:
-    """Predicted and happened in each bin, the exact interval of the rate and what chance gives."""
+def _groups(tally: Tally, bins: Bins, by_score: bool, inflation: float) -> list[dict[str, Any]]:
+    """Predicted and happened in each bin, the interval of the rate and what chance gives.
+
+    The interval is exact for rows that count alike and are independent, and else that of the effective counts.
+    """
     kept = bins.n > 0
-    size = bins.effective_n[kept]
-    low, high = clopper_pearson(bins.rate[kept] * size, size, 0.05)
+    size = np.minimum(bins.effective_n[kept], bins.n[kept] / inflation)
+    rate = np.clip(bins.rate[kept], 0.0, 1.0)
+    low, high = clopper_pearson(rate * size, size, 0.05)
+    low, high = np.minimum(low, rate), np.maximum(high, rate)  # of less than one event its ends may not hold the rate
     found = []
-    for place, (scores, n) in enumerate(_cells_by_bin(tally, bins)):
+    for place, (scores, n, w2) in enumerate(_cells_by_bin(tally, bins)):
         rows, events = float(bins.n[kept][place]), float(bins.events[kept][place])
-        chance = Chance(scores, n, rows / float(size[place]) if inflation is None else inflation)
+        chance = Chance(scores, n, inflation, None if tally.counts else w2)
         ends = (float(scores[0]), float(scores[-1]))
         found.append(
             {
@@ -125,13 +138,14 @@ def _range(low: float, high: float) -> str:
     return f"up to {percent(high)}" if low < LEAST else span(low, high, "percent")
 
 
-def _cells_by_bin(tally: Tally, bins: Bins) -> list[tuple[Floats, Floats]]:
-    """Scores and rows of the cells of each bin that has rows; cells of a bin are neighbours."""
+def _cells_by_bin(tally: Tally, bins: Bins) -> list[tuple[Floats, Floats, Floats]]:
+    """Scores, rows and squared weights of the cells of each bin that has rows; cells of a bin are neighbours."""
     some = tally.n > 0
     scores, n = tally.scores[some], np.asarray(tally.n[some], dtype=np.float64)
+    w2 = n if tally.cells.w2 is None else tally.cells.w2[some]
     place = np.searchsorted(np.cumsum(bins.n[bins.n > 0]), np.cumsum(n) - n / 2.0)
     cuts: NDArray[np.intp] = np.flatnonzero(np.diff(place)) + 1
-    return list(zip(np.split(scores, cuts), np.split(n, cuts), strict=True))
+    return list(zip(np.split(scores, cuts), np.split(n, cuts), np.split(w2, cuts), strict=True))
 
 
 def _grades(groups: list[dict[str, Any]]) -> dict[str, Any]:

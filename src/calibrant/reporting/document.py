@@ -19,7 +19,7 @@ from calibrant.reporting.figures import count, share
 from calibrant.reporting.markdown import write_markdown
 from calibrant.reporting.page import write_html
 from calibrant.reporting.picture import draw_svg
-from calibrant.reporting.sections import sections
+from calibrant.reporting.sections import headline, sections
 from calibrant.reporting.styles import STYLES, Style, StyleName
 from calibrant.verdict.check import TOLERANCE, judge
 from calibrant.verdict.evidence import read_evidence
@@ -80,7 +80,7 @@ class Report:
         rows, events = self.numbers["rows"], self.numbers["events"]
         told = f"{count(rows)} {words['rows']}, {count(events)} {words['events']}"
         if not self.numbers["counts"]:
-            told = f"Weights of {words['rows']}: {count(rows)} in all, {count(events)} on {words['events']}"
+            told = f"{words['rows'].capitalize()} with importance weights, worth {told}"
         return f"{told} ({share(events / rows)}). {software['name']} {software['version']}."
 
     def _sections(self) -> tuple[Section, ...]:
@@ -93,9 +93,8 @@ class Report:
 
     def __str__(self) -> str:
         """The verdict in a line, and how to see the rest."""
-        return (
-            f"{self.title}: {self.numbers['verdict']['headline']}\n  {self.subtitle}\n  .save('report.html') writes it."
-        )
+        head = headline(self.numbers["verdict"], self._style)
+        return f"{self.title}: {head}\n  {self.subtitle}\n  .save('report.html') writes it."
 
 
 def report(

@@ -30,7 +30,7 @@ a{color:#0072B2}
 .scroll{overflow-x:auto;margin:.9rem 0 .3rem}
 table{border-collapse:collapse;font-size:.875rem;line-height:1.35;font-variant-numeric:tabular-nums}
 caption{text-align:left;font-weight:600;padding:0 0 .4rem}
-th,td{padding:.28rem .5rem;text-align:right;vertical-align:top;border-bottom:1px solid #e4e4e4;
+th,td{padding:.28rem .4rem;text-align:right;vertical-align:top;border-bottom:1px solid #e4e4e4;
 overflow-wrap:normal;white-space:nowrap}
 thead th{border-bottom:2px solid #888;vertical-align:bottom;font-weight:600;max-width:8rem}
 th:first-child{text-align:left;padding-left:0}
@@ -38,6 +38,7 @@ tbody th{font-weight:400}
 tbody th.wrap{min-width:8rem;max-width:20rem;overflow-wrap:anywhere}
 td.t,th.t{text-align:left}
 td.t{white-space:normal;min-width:9rem}
+td.s,tbody th.s{white-space:normal}
 td.m{text-align:left}
 thead th,tbody th.wrap{white-space:normal}
 .note{font-size:.84rem;color:#444;margin:.25rem 0 0}
@@ -100,11 +101,12 @@ def _block(block: Block, draw: Draw) -> str:
 def _table(table: Table) -> str:
     kinds = [_kind(table, place) for place in range(len(table.head))]
     head = "".join(
-        f'<th scope="col"{_class("t" if kind else "")}>{escape(title)}</th>'
+        f'<th scope="col"{_class("t" if kind in ("t", "m") else "")}>{escape(title)}</th>'
         for title, kind in zip(table.head, kinds, strict=True)
     )
     long = any(len(str(row[0])) > LONG_NAME for row in table.rows)
-    rows = "\n".join(_row(row, kinds, _class("wrap" if long else "")) for row in table.rows)
+    first = _class("wrap" if long else kinds[0] if kinds[0] == "s" else "")
+    rows = "\n".join(_row(row, kinds, first) for row in table.rows)
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in table.notes)
     caption = escape(table.caption)
     return (
@@ -121,17 +123,19 @@ def _row(row: tuple[Cell, ...], kinds: list[str], first: str) -> str:
 def _cell(cell: Cell) -> str:
     if isinstance(cell, Mark):
         return f'<span class="mark {cell.tone}"><b>{escape(cell.word)}</b></span>'
-    return escape(cell)
+    return escape(cell).replace(" %", "&nbsp;%")
 
 
 def _kind(table: Table, place: int) -> str:
-    """Marks ("m") and words ("t") start at the left, words wrap; figures ("") end at the right."""
+    """Marks ("m") and words ("t") start at the left; figures ("") and spans ("s") end at the right; "t", "s" wrap."""
     cells = [row[place] for row in table.rows]
     if any(isinstance(cell, Mark) for cell in cells):
         return "m"
     texts = [str(cell) for cell in cells]
     words = table.words or any(len(text) > LONG_NAME for text in texts)
-    return "t" if words or not any(letter.isdigit() for text in texts for letter in text) else ""
+    if words or not any(letter.isdigit() for text in texts for letter in text):
+        return "t"
+    return "s" if any(" to " in text for text in texts) else ""
 
 
 def _class(name: str) -> str:

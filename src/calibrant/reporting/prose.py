@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calibrant.reporting.blocks import Block, Bullets, Table
-from calibrant.reporting.figures import count, number, share
+from calibrant.reporting.figures import count, share
 from calibrant.reporting.styles import Style
 
 WORDS = (
@@ -75,8 +75,8 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
         told = f"{rows} {style.words['rows']} with {events} {style.words['events']} ({rate})"
     else:
         told = (
-            f"{style.words['rows']} with importance weights of {rows} in all, {events} of them on "
-            f"{style.words['events']} ({rate}), worth {number(numbers['effective_rows'])} unweighted ones"
+            f"{style.words['rows']} with importance weights, worth {rows} unweighted ones, with {events} "
+            f"{style.words['events']} ({rate})"
         )
     cells = {
         "exact": "every distinct value was kept",
@@ -96,11 +96,11 @@ def _steps(numbers: Mapping[str, Any]) -> list[str]:
         f"tolerance of {shift:.3g} for the intercept{slope}: calibrated when the 95 % region lies inside, "
         "miscalibrated when the 96 % region lies outside or when {events} in a tail or stretch of the {scores} are "
         "beyond any tolerated model at 1 % (Hoeffding 1956).",
-        "The reliability diagram is the isotonic regression of labels on {scores} with a consistency band from 500 "
-        "simulations (Dimitriadis, Gneiting and Jordan 2021), and so is the decomposition of the losses.",
-        "Intervals of rates are Clopper and Pearson's (1934); ranges of chance are those of the Poisson-binomial "
-        "distribution, exact where that is cheap and else normal with a correction for skewness "
-        "(Volkova 1996).",
+        _diagram(numbers),
+        f"Intervals of rates are Clopper and Pearson's (1934){_widened(numbers)}; ranges of chance are those of the "
+        "Poisson-binomial distribution, "
+        + ("exact where that is cheap and else " if _plain(numbers) else "widened in the same way, ")
+        + "normal with a correction for skewness (Volkova 1996).",
         "Intercept, slope and E/O: maximum likelihood and the delta method (Steyerberg 2019; Debray et al. 2017); "
         "distances of the curve: a restricted cubic spline of the log-odds with 200 bootstrap samples (Austin and "
         "Steyerberg 2019).",
@@ -116,6 +116,27 @@ def _steps(numbers: Mapping[str, Any]) -> list[str]:
     if verdict["segments"] or verdict["periods"]:
         steps.append("Segments and periods: two-sided p-values of chance, adjusted by Holm's method (1979).")
     return steps
+
+
+def _diagram(numbers: Mapping[str, Any]) -> str:
+    if numbers["reliability"]["series"][0]["heaped"]:
+        return (
+            "The reliability diagram shows the {rate} at each {score}, with the binomial interval of a perfect model; "
+            "the losses are decomposed by isotonic regression (Dimitriadis, Gneiting and Jordan 2021)."
+        )
+    return (
+        "The reliability diagram is the isotonic regression of labels on {scores} with a consistency band from 500 "
+        "simulations (Dimitriadis, Gneiting and Jordan 2021), and so is the decomposition of the losses."
+    )
+
+
+def _plain(numbers: Mapping[str, Any]) -> bool:
+    """Whether rows count alike and are independent."""
+    return bool(numbers["counts"] and numbers["verdict"]["groups"] is None)
+
+
+def _widened(numbers: Mapping[str, Any]) -> str:
+    return "" if _plain(numbers) else ", approximate at the effective number of {rows}"
 
 
 def _upper(text: str) -> str:

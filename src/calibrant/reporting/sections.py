@@ -15,6 +15,8 @@ Numbers = Mapping[str, Any]
 
 MOST_SEGMENTS = 50
 """Segments shown in a table; all of them are in the data."""
+NAMED = 3
+"""Segments named in the verdict."""
 
 
 def sections(numbers: Numbers, style: Style) -> tuple[Section, ...]:
@@ -26,13 +28,20 @@ def sections(numbers: Numbers, style: Style) -> tuple[Section, ...]:
 def _verdict(numbers: Numbers, style: Style) -> list[Block]:
     verdict = numbers["verdict"]
     facts = [style.retell(sentence) for sentence in verdict["sentences"]]
-    for key, noun in (("segments", "segment"), ("periods", "period")):
-        if verdict[key]:
-            facts.append(_count_off(verdict[key], noun))
-    facts += [f"Hint: {hint}" for hint in verdict["hints"]]
+    facts += [_told_off(verdict, key) for key in ("segments", "periods") if verdict[key]]
+    facts += [f"Hint: {style.retell(hint)}" for hint in verdict["hints"]]
     facts += [f"Note: {note}" for note in verdict["notes"]]
-    state = "cannot tell" if "overall" in verdict["headline"] else verdict["state"]
-    return [Headline(style.retell(verdict["headline"]), STATES[state]), Bullets(tuple(facts))]
+    partly = verdict["state"] == "calibrated" and any(verdict["off_parts"].values())
+    return [Headline(headline(verdict, style), "warn" if partly else STATES[verdict["state"]]), Bullets(tuple(facts))]
+
+
+def headline(verdict: Numbers, style: Style) -> str:
+    """The verdict's headline in the style's words; names of segments, which are the user's, are kept."""
+    mean = (verdict["predicted"] + verdict["events"]) / verdict["rows"] / 2.0
+    text = verdict["headline"].replace("of the rarer class", "events" if mean <= 0.5 else "without the event")
+    off = verdict["off_parts"].items()
+    names = [_called(verdict[key][place], key) for key, places in off for place in {*places[:1], *places[-1:]}]
+    return style.retell(text, keep=sorted(names))
 
 
 def _reliability(numbers: Numbers, style: Style) -> list[Block]:
@@ -41,12 +50,15 @@ def _reliability(numbers: Numbers, style: Style) -> list[Block]:
     drawn = "points are" if series["heaped"] else "line is"
     level, beyond = share(picture["level"]), share(1.0 - picture["level"], 2)
     outside = f"{share(series['outside'], 2)} of the rows"
+    hedge = ", or fewer" if numbers["counts"] else " (approximate under weights)"
+    if numbers["verdict"]["groups"] is not None:
+        hedge = " when rows are independent, and more when those of one group are alike"
     label = style.say("Reliability diagram: {rate} against {score}. ") + f"{outside} lie outside the grey band."
     how = "at each score" if series["heaped"] else "by isotonic regression"
     caption = (
         f"The {drawn} {style.words['rate']}s {how}; on the dotted diagonal every score is right. The "
         f"grey is where {level} of perfectly calibrated models stay, at each place by itself. Outside it lie {outside}"
-        f"; a perfect model has about {beyond} there, or fewer. Below: how many rows have each score, those with the "
+        f"; a perfect model has about {beyond} there{hedge}. Below: how many rows have each score, those with the "
         "event outlined."
     )
     if picture["axes"] == "log-odds":
@@ -74,7 +86,8 @@ def _groups(numbers: Numbers, style: Style) -> list[Block]:
         "{score}", "{rows}", "{events}", "predicted", "chance gives", "mean {score}, %", "{rate}, %",
         "95 % interval, %", "ratio", "against chance",
     )  # fmt: skip
-    exact = "exact (Clopper-Pearson)" if numbers["counts"] else "Clopper-Pearson at the effective number of rows"
+    plain = numbers["counts"] and numbers["verdict"]["groups"] is None
+    exact = "exact (Clopper-Pearson)" if plain else "approximate (Clopper-Pearson at the effective number of {rows})"
     notes = (
         f"The interval is that of the rate, {exact}. Ratio: happened over predicted. Chance gives: the middle 95 % of "
         "what happens when every {score} is right. "
@@ -225,20 +238,20 @@ def _segments(numbers: Numbers, style: Style) -> list[Block]:
         return []
     more = len(found) - MOST_SEGMENTS
     notes = [f"{more:,} more segments, which chance explains better, are in the JSON form of this report."] * (more > 0)
-    return [_scan(found[:MOST_SEGMENTS], "segment", "The least explicable by chance first", style, notes)]
+    return [_scan(found[:MOST_SEGMENTS], "segments", "The least explicable by chance first", style, notes)]
 
 
 def _periods(numbers: Numbers, style: Style) -> list[Block]:
     found = numbers["verdict"]["periods"]
     if not found:
         return []
-    return [_scan(found, "period", "In the order of time, about equally many {rows} in each", style, ())]
+    return [_scan(found, "periods", "In the order of time, about equally many {rows} in each", style, ())]
 
 
-def _scan(found: Iterable[Numbers], what: str, caption: str, style: Style, notes: Iterable[str]) -> Table:
+def _scan(found: Iterable[Numbers], key: str, caption: str, style: Style, notes: Iterable[str]) -> Table:
     rows = [
         (
-            f"{part['value']}" if what == "period" else f"{part['column']} = {part['value']}",
+            _called(part, key),
             count(part["rows"]),
             amount(part["predicted"]),
             count(part["events"]),
@@ -249,10 +262,8 @@ def _scan(found: Iterable[Numbers], what: str, caption: str, style: Style, notes
         )
         for part in found
     ]
-    head = (what, "{rows}", "predicted", "happened", "chance gives", "ratio", "adjusted p", "in words")
-    told = (
-        f"Ratio: happened over predicted. p-values are adjusted by Holm's method for the number of {what}s looked at."
-    )
+    head = (key.removesuffix("s"), "{rows}", "predicted", "happened", "chance gives", "ratio", "adjusted p", "in words")
+    told = f"Ratio: happened over predicted. p-values are adjusted by Holm's method for the number of {key} looked at."
     return _table(style, caption, head, rows, (*notes, told))
 
 
@@ -341,16 +352,30 @@ def _ended(note: str) -> str:
     return f"{note.rstrip('.')}."
 
 
-def _count_off(parts: list[Any], noun: str) -> str:
-    off = sum(part["p_value"] <= 0.05 for part in parts)
+def _told_off(verdict: Numbers, key: str) -> str:
+    """How many segments or periods chance does not explain, and which: the worst segments, or the last period."""
+    parts, noun = verdict[key], key.removesuffix("s")
+    off = [part for part in parts if part["p_value"] <= 0.05]
     if not off:
         return f"By {noun}: chance explains all {len(parts):,} that were looked at."
-    return f"By {noun}: {off:,} of {len(parts):,} {'is' if off == 1 else 'are'} off by more than chance explains."
+    beyond = [parts[place] for place in verdict["off_parts"][key]] or off
+    named, which = (beyond[:NAMED], "worst") if key == "segments" else (beyond[-1:], "last")
+    said = "; ".join(
+        f"{_called(part, key)}, predicted {amount(part['predicted'])}, happened {count(part['events'])}"
+        for part in named
+    )
+    are = "is" if len(off) == 1 else "are"
+    return f"By {noun}: {len(off):,} of {len(parts):,} {are} off by more than chance explains ({which}: {said})."
+
+
+def _called(part: Numbers, key: str) -> str:
+    """The user's name of one of the segments, or the first and last moment of one of the periods."""
+    return f"{part['value']}" if key == "periods" else f"{part['column']} = {part['value']}"
 
 
 def _clusters(numbers: Numbers) -> tuple[str, ...]:
     """What the reader of independent-row formulas must know when groups were given."""
     if numbers["verdict"]["clusters"] is None:
         return ()
-    return ("These formulas take {rows} as independent; only the verdict, the groups by {score} and the segments allow "
-            "for the clusters that were given.",)  # fmt: skip
+    return ("These formulas take {rows} as independent; only the verdict, the groups by {score}, the segments and the "
+            "periods allow for the groups that were given.",)  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -41,7 +41,7 @@ class Style:
     headings
         Heading of each part.
     words
-        What to write for row, rows, event, events, score, scores and rate.
+        What to write for row, rows, event, events, score, scores and rate, and for the verdict's own words.
     """
 
     title: str
@@ -51,17 +51,27 @@ class Style:
 
     def of_groups(self) -> Style:
         """The same style for rows of which several belong to one patient or borrower: a row is then called a row."""
-        return replace(self, words={**self.words, "row": "row", "rows": "rows"})
+        return replace(self, words={**self.words, "row": "row", "rows": "rows", "more labels": "more labels"})
 
     def say(self, text: str) -> str:
         """A sentence of ours with the style's words in its braces."""
         return text.format(**self.words)
 
-    def retell(self, text: str) -> str:
-        """A sentence of the verdict's, its general words replaced by the style's."""
-        return re.sub(r"\b(events?|rows?|scores?)\b", self._word, text, flags=re.IGNORECASE)
+    def retell(self, text: str, keep: Iterable[str] = ()) -> str:
+        """A sentence of the verdict's, its general words replaced by the style's; ``keep`` and Python calls stay.
+
+        Examples
+        --------
+        >>> STYLES["credit"].retell("The probabilities of event = 3: fit(scores, y)", keep=["event = 3"])
+        'The PDs of event = 3: fit(scores, y)'
+        """
+        kept = "|".join([*map(re.escape, keep), r"[\w.]+\([^)]*\)"])
+        words = r"\b(?:events?|rows?|scores?|probabilities|more labels)\b"
+        return re.sub(rf"({kept})|{words}", self._word, text, flags=re.IGNORECASE)
 
     def _word(self, found: re.Match[str]) -> str:
+        if found.group(1) is not None:
+            return found.group()
         word = self.words[found.group().lower()]
         return word if found.group().islower() else word[:1].upper() + word[1:]
 
@@ -96,6 +106,8 @@ STYLES: dict[StyleName, Style] = {
             "score": "score",
             "scores": "scores",
             "rate": "event rate",
+            "probabilities": "probabilities",
+            "more labels": "more labels",
         },
     ),
     "credit": Style(
@@ -132,6 +144,8 @@ STYLES: dict[StyleName, Style] = {
             "score": "PD",
             "scores": "PDs",
             "rate": "default rate",
+            "probabilities": "PDs",
+            "more labels": "more borrowers",
         },
     ),
     "clinical": Style(
@@ -170,6 +184,8 @@ STYLES: dict[StyleName, Style] = {
             "score": "risk",
             "scores": "risks",
             "rate": "outcome rate",
+            "probabilities": "risks",
+            "more labels": "more patients",
         },
     ),
 }

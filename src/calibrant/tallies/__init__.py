@@ -5,7 +5,16 @@ tallies of days, shards and workers add up to the tally of the whole, bit for bi
 """
 
 from calibrant.tallies.cells import Cells, Counts
-from calibrant.tallies.grouped import SEGMENT_GRID, GroupedTally, cluster_buckets
+from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, cluster_buckets
 from calibrant.tallies.tally import Resolution, Tally
 
-__all__ = ["SEGMENT_GRID", "Cells", "Counts", "GroupedTally", "Resolution", "Tally", "cluster_buckets"]
+__all__ = [
+    "CLUSTER_BUCKETS",
+    "SEGMENT_GRID",
+    "Cells",
+    "Counts",
+    "GroupedTally",
+    "Resolution",
+    "Tally",
+    "cluster_buckets",
+]

@@ -280,7 +280,13 @@ class Tally:
             whole = {name: getattr(cells, name).astype(np.int64) for name in ("n", "events")}
             offset = None if cells.offset is None else cells.offset.astype(np.int64)
             return self._with(Cells(cells.keys, **whole, offset=offset, scores=cells.scores), counts=True)
-        factor = self.effective_size / self.total
+        return self.in_effective_rows()
+
+    def in_effective_rows(self) -> Tally:
+        """The same tally with importance weights in the unit in which they add up to the effective size."""
+        if self.counts:
+            return self
+        cells, factor = self.cells, self.effective_size / self.total
         powers = {"n": factor, "events": factor, "offset": factor, "w2": factor**2}
         scaled: dict[str, Any] = {
             name: getattr(cells, name) * power for name, power in powers.items() if getattr(cells, name) is not None

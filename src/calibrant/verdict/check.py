@@ -28,6 +28,9 @@ INSIDE = 0.95
 ALPHA_REGION, ALPHA_SHAPE = 0.04, 0.01
 """How the 5 % chance of calling a tolerable model miscalibrated is shared between the two ways to be so."""
 
+UNKNOWN = 30.0
+"""A standard error beyond this means that the likelihood has no peak."""
+
 FARTHEST = 100.0
 """An interval that reaches beyond this is open."""
 
@@ -56,7 +59,9 @@ def check(
     - *calibrated*: the joint 95 % likelihood region of intercept and slope lies inside the tolerance;
     - *miscalibrated*: the 96 % region lies wholly outside it, or events in a tail or a stretch of the scores are beyond
       what any tolerated model explains, at 1 %;
-    - *cannot tell*: neither; then about how many more labels would settle it. One class only is always this.
+    - *cannot tell*: neither; then about how many more labels would probably settle it, if the model is calibrated or
+      off by twice the tolerance (near the tolerance it takes more, and no number may do). One class only is always
+      this.
 
     Parameters
     ----------
@@ -88,8 +93,8 @@ def check(
     Notes
     -----
     Guarantee: asymptotic for the region (likelihood ratio, checked by simulation from n = 100 on at base rates down to
-    0.5 %), finite-sample for the tail test. More than 131,072 rows are counted on a grid of 65,536 cells. Cost: one
-    pass over the rows, then O(cells).
+    0.5 %), finite-sample for the tail test on independent rows that count alike, approximate with weights and groups.
+    More than 131,072 rows are counted on a grid of 65,536 cells. Cost: one pass over the rows, then O(cells).
 
     Examples
     --------
@@ -135,11 +140,11 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
     both = 0 < tally.positives < tally.total
     comparison = compare_with_box(likelihood, box) if both else None
     if comparison is not None and evidence.clusters is not None:
-        inflation *= cluster_inflation(evidence.clusters, likelihood, comparison.best)
+        inflation = cluster_inflation(evidence.clusters, likelihood, comparison.best)
     parameters = 1 if likelihood.spread == 0.0 else 2
     inside = critical_value(INSIDE, parameters, clusters)
     outside = critical_value(1.0 - ALPHA_REGION, parameters, clusters)
-    misfit = worst_misfit(likelihood, box, inflation)
+    misfit = worst_misfit(likelihood, box, evidence.clusters)
     state: State = "cannot tell"
     at_ends, only_ends = _at_ends(tally), bool(np.isin(tally.scores, (0.0, 1.0)).all())
     off_region = off_shape = off = False
@@ -154,7 +159,12 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
     needed = None
     if state == "cannot tell" and not only_ends:
         needed = more_labels(likelihood, box, comparison, inside, outside, inflation)
-    chance = Chance.of(tally, inflation)
+    chance = Chance.of(tally, inflation if clusters else 1.0)
+    notes = evidence.notes
+    found = [_parameter(likelihood, comparison, which, inflation, clusters) for which in range(parameters)]
+    if any(each is not None and each.se > UNKNOWN for each in found):
+        notes = (*notes, "the scores separate the classes: no finite level and slope are most likely")
+        found = [None, None]
     return Verdict(
         state=state,
         rows=float(tally.total),
@@ -162,25 +172,25 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
         counts=tally.counts,
         predicted=chance.mean,
         chance=chance.interval(0.95),
-        intercept=_parameter(likelihood, comparison, 0, inflation, clusters),
-        slope=_parameter(likelihood, comparison, 1, inflation, clusters) if parameters == 2 else None,
+        intercept=found[0],
+        slope=found[1] if parameters == 2 else None,
         center=likelihood.center,
         tolerance=(box.shift, box.stretch),
         misfit=misfit if off_shape else None,
         by_region=off_region,
         off=off,
         only_ends=only_ends,
-        gain=crossfitted_gain(evidence.folds, forward=evidence.forward) if both else None,
+        gain=crossfitted_gain(evidence.folds, forward=evidence.forward, inflation=inflation) if both else None,
         forward=evidence.forward,
         more_labels=needed,
-        segments=scan_segments(evidence.segments, inflation if clusters else 1.0) if evidence.segments else (),
+        segments=scan_segments(evidence.segments, evidence.spreads) if evidence.segments else (),
         periods=_periods(evidence),
         inflation=inflation,
         clusters=clusters,
         groups=evidence.groups,
         ranking=auc(tally).value if both else None,
         at_ends=at_ends,
-        notes=evidence.notes,
+        notes=notes,
     )
 
 
@@ -226,7 +236,7 @@ def _periods(evidence: Evidence) -> tuple[Segment, ...]:
     """Stretches of time in their order, named by their first and last moment."""
     if evidence.periods is None:
         return ()
-    found = sorted(scan_segments({"time": evidence.periods}), key=lambda period: period.value)
+    found = sorted(scan_segments({"time": evidence.periods}, evidence.spreads), key=lambda period: period.value)
     ends = evidence.period_ends
     return tuple(replace(each, value=_stretch(each.value, ends.get(each.value, each.value))) for each in found)
 

@@ -8,14 +8,17 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from calibrant.arrays import CalibrantWarning, InputError, Rows, check_rows
-from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Floats, logit
 from calibrant.tallies import cluster_buckets
 from calibrant.verdict.check import TOLERANCE, judge
 from calibrant.verdict.evidence import evidence_of_rows
-from calibrant.verdict.verdict import Verdict
+from calibrant.verdict.verdict import Verdict, plain
+
+Buckets = NDArray[np.int64] | None
+"""Cluster bucket of each row, where groups were given."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Difference:
     @property
     def words(self) -> str:
         """Better, worse, or no visible change."""
+        if not np.isfinite(self.low):
+            return "too few rows to tell"
         if self.low <= 0.0 <= self.high or not np.isfinite(self.change):
             return "no change that can be seen"
         return "better" if (self.change < 0.0) == self.lower_is_better else "worse"
@@ -45,6 +50,8 @@ class Difference:
         """One line."""
         digits = _digits(self.change, self.high - self.low)
         share = f", {100 * self.change / self.old:+.2g} %" if self.old > 0.0 else ""
+        if not np.isfinite(self.low):
+            return f"{self.name}: {self.old:.4f} to {self.new:.4f}: {self.words}"
         return (
             f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+.{digits}f}{share}; "
             f"95 % interval {self.low:+.{digits}f} to {self.high:+.{digits}f}): {self.words}"
@@ -95,7 +102,9 @@ class Change:
         return {
             "old": self.old.to_dict(),
             "new": self.new.to_dict(),
-            "differences": [{**asdict(each), "change": each.change, "words": each.words} for each in self.differences],
+            "differences": [
+                {**plain(asdict(each)), "change": each.change, "words": each.words} for each in self.differences
+            ],
             "crossings": [asdict(crossing) for crossing in self.crossings],
         }
 
@@ -115,11 +124,11 @@ def compare(
 ) -> Change:
     r"""Calibration, losses, ranking and decisions of two models on the same rows.
 
-    Differences are of paired rows: :math:`\bar d \pm 1.96\, s_d / \sqrt n`, with sums by cluster bucket when ``groups``
-    are given, and the effective size under importance weights. The difference of AUC uses each row's placement among
-    the other class (DeLong, DeLong and Clarke-Pearson 1988), rows taken as independent. Scores of exactly 0 and 1 enter
-    the log loss at the clamp of the log-odds, 2^-32. No finite-sample guarantee. Needs rows: two tallies do not say
-    which rows belong together. Cost: two sorts.
+    Differences are of paired rows, with Student's intervals from what each row adds to the difference: its loss less
+    the mean, or its placement among the other class (DeLong, DeLong and Clarke-Pearson 1988). With ``groups`` these are
+    summed by cluster bucket; importance weights count by their effective size. Scores of exactly 0 and 1 enter the log
+    loss at the clamp of the log-odds, 2^-32. No finite-sample guarantee; with fewer than about twenty groups or events
+    intervals are too short. Needs rows: two tallies do not say which rows belong together. Cost: two sorts.
 
     Parameters
     ----------
@@ -147,19 +156,18 @@ def compare(
     levels = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
     if levels.ndim != 1 or not ((levels >= 0.0) & (levels <= 1.0)).all():
         raise InputError("thresholds must be probabilities between 0 and 1")
-    w = np.ones(len(old.scores)) if old.weights is None else old.weights.astype(np.float64)
+    impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
+    loss = "Log loss, scores kept 2^-32 off 0 and 1" if impossible else "Log loss"
     buckets = None if old.groups is None else cluster_buckets(old.groups)
     return Change(
         old=judge(evidence_of_rows(old, random_state=random_state), tolerance),
         new=judge(evidence_of_rows(new, random_state=random_state), tolerance),
         differences=(
-            _paired("Log loss", _log_losses(old), _log_losses(new), w, old.counts, buckets),
-            _paired(
-                "Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, w, old.counts, buckets
-            ),
-            *_ranking(old, new, w),
+            _paired(loss, _log_losses(old), _log_losses(new), old, buckets),
+            _paired("Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, old, buckets),
+            *_ranking(old, new, buckets),
         ),
-        crossings=tuple(_crossing(float(level), old, new, w) for level in levels),
+        crossings=tuple(_crossing(float(level), old, new) for level in levels),
     )
 
 
@@ -178,38 +186,46 @@ def _log_losses(rows: Rows) -> Floats:
     return np.asarray(np.logaddexp(0.0, (1.0 - 2.0 * rows.labels) * logit(rows.scores)))
 
 
-def _paired(
-    name: str, old: Floats, new: Floats, w: Floats, counts: bool, buckets: NDArray[np.int64] | None
-) -> Difference:
-    total = float(w.sum())
-    means = [float((w * values).sum()) / total for values in (old, new)]
-    residual = new - old - (means[1] - means[0])
-    if buckets is not None:
-        sums = np.bincount(buckets, w * residual)
-        spread = float((sums**2).sum())
-    else:
-        spread = float(((w if counts else w**2) * residual**2).sum())
-    half = TWO_SIDED * float(np.sqrt(spread)) / total
-    change = means[1] - means[0]
-    return Difference(name, means[0], means[1], change - half, change + half)
+def _paired(name: str, old: Floats, new: Floats, rows: Rows, buckets: Buckets) -> Difference:
+    w = _weights(rows)
+    means = [float((w * values).sum() / w.sum()) for values in (old, new)]
+    influence = (new - old - (means[1] - means[0])) / w.sum()
+    return _difference(name, means[0], means[1], influence, rows, buckets)
 
 
-def _ranking(old: Rows, new: Rows, w: Floats) -> tuple[Difference, ...]:
+def _ranking(old: Rows, new: Rows, buckets: Buckets) -> tuple[Difference, ...]:
     """The difference of AUC; none with one class."""
-    events = old.labels == 1
+    events, w = old.labels == 1, _weights(old)
     if events.all() or not events.any():
         return ()
     placements = [_placements(rows.scores, events, w) for rows in (old, new)]
     areas = [float((w * placed)[events].sum() / w[events].sum()) for placed in placements]
-    change, variance = areas[1] - areas[0], 0.0
-    for mine in (events, ~events):
-        sign = 1.0 if mine is events else -1.0
+    influence = np.empty(len(w))
+    for mine, sign in ((events, 1.0), (~events, -1.0)):
         difference = sign * (placements[1] - placements[0])[mine]
-        mean = float((w[mine] * difference).sum() / w[mine].sum())
-        power = 1 if old.counts else 2
-        variance += float((w[mine] ** power * (difference - mean) ** 2).sum()) / float(w[mine].sum()) ** 2
-    half = TWO_SIDED * float(np.sqrt(variance))
-    return (Difference("AUC", areas[0], areas[1], change - half, change + half, lower_is_better=False),)
+        influence[mine] = (difference - (w[mine] * difference).sum() / w[mine].sum()) / w[mine].sum()
+    return (_difference("AUC", areas[0], areas[1], influence, old, buckets, lower_is_better=False),)
+
+
+def _difference(
+    name: str, old: float, new: float, influence: Floats, rows: Rows, buckets: Buckets, lower_is_better: bool = True
+) -> Difference:
+    """The interval from what each row, or each cluster bucket, adds to the difference; Student's law."""
+    w = _weights(rows)
+    if buckets is not None:
+        sums = np.bincount(buckets, w * influence)
+        variance, size = float((sums**2).sum()), float(len(np.unique(buckets)))
+    else:
+        variance = float(((w if rows.counts else w * w) * influence**2).sum())
+        size = float(w.sum() if rows.counts else w.sum() ** 2 / (w * w).sum())
+    if size < 2.0:
+        return Difference(name, old, new, -np.inf, np.inf, lower_is_better)
+    half = float(special.stdtrit(size - 1.0, 0.975) * np.sqrt(variance * size / (size - 1.0)))
+    return Difference(name, old, new, new - old - half, new - old + half, lower_is_better)
+
+
+def _weights(rows: Rows) -> Floats:
+    return np.ones(len(rows.scores)) if rows.weights is None else rows.weights.astype(np.float64)
 
 
 def _placements(scores: Floats, events: NDArray[np.bool_], w: Floats) -> Floats:
@@ -223,7 +239,8 @@ def _placements(scores: Floats, events: NDArray[np.bool_], w: Floats) -> Floats:
     return placed
 
 
-def _crossing(level: float, old: Rows, new: Rows, w: Floats) -> Crossing:
+def _crossing(level: float, old: Rows, new: Rows) -> Crossing:
+    w = _weights(old)
     before, after = old.scores >= level, new.scores >= level
     up, down = ~before & after, before & ~after
     hit = w * old.labels

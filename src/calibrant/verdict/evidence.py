@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_rows
 from calibrant.arrays.sides import side_column
 from calibrant.numerics import Floats, Grid, expit
-from calibrant.tallies import GroupedTally, Tally, cluster_buckets
+from calibrant.tallies import CLUSTER_BUCKETS, GroupedTally, Tally, cluster_buckets
 from calibrant.verdict.gain import FOLDS, random_folds
+from calibrant.verdict.segments import Spreads
 
 MOST_CELLS = 1 << 17
 """More rows than this are counted on the grid of 65,536 cells: scores that agree to a thousandth share a cell."""
@@ -39,6 +40,8 @@ class Evidence:
     """Last moment of each period, by its first."""
     groups: int | None = None
     """Distinct groups behind the cluster buckets."""
+    spreads: Spreads | None = None
+    """With groups: how events vary between cluster buckets, by segment and period."""
     notes: tuple[str, ...] = ()
 
 
@@ -95,35 +98,60 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int) -> Evidence:
         raise InputError(f"a verdict needs probabilities, not {tally.kind} scores: fit a calibrator first")
     if not tally.total > 0:
         raise InputError("the tally is empty: there is nothing to judge")
-    segments = {"group": given} if isinstance(given, GroupedTally) else {}
-    return Evidence(tally, _plain_folds(tally, random_state), segments=segments)
+    segments = {}
+    if isinstance(given, GroupedTally):
+        segments = {"group": GroupedTally({key: each.in_effective_rows() for key, each in given.items()})}
+    folds = random_folds(tally, random_state) if tally.counts else ()
+    return Evidence(tally.in_effective_rows(), folds, segments=segments)
 
 
 def evidence_of_rows(
     rows: Rows, segments: Mapping[str, NDArray[Any]] | None = None, said: tuple[str, ...] = (), *, random_state: int = 0
 ) -> Evidence:
     """Tallies of checked rows of probabilities, by their groups, their time and the given segments."""
+    rows = _in_effective_rows(rows)
     grid = Grid() if len(rows.scores) > MOST_CELLS else None
     tally = Tally.from_rows(rows, grid)
-    clusters = None if rows.groups is None else _grouped(rows, cluster_buckets(rows.groups), grid)
-    starts, ends = (None, {}) if rows.time is None else _periods(rows.time)
+    buckets = None if rows.groups is None else cluster_buckets(rows.groups)
+    clusters = None if buckets is None else _grouped(rows, buckets, grid)
+    starts, ends = (None, {}) if rows.time is None else _periods(rows.time, rows.weights)
     periods = None if starts is None else _grouped(rows, starts, grid)
     if periods is not None:
         folds, forward = tuple(periods.values()), True
     elif clusters is not None:
         folds, forward = _joined(clusters), False
-    elif tally.whole:
-        folds, forward = _plain_folds(tally, random_state), False
+    elif tally.counts:
+        folds, forward = random_folds(tally, random_state), False
     else:
         folds, forward = tuple(_grouped(rows, _shuffled(rows, random_state), grid).values()), False
     by = {name: _grouped(rows, column, Grid(4) if grid else None) for name, column in (segments or {}).items()}
     groups = None if rows.groups is None else len(np.unique(rows.groups))
-    return Evidence(tally, folds, forward, clusters, by, periods, ends, groups, (*rows.notes[1:], *said))
+    spreads = None
+    if buckets is not None:
+        columns = {**(segments or {}), **({} if starts is None else {"time": starts})}
+        spreads = {name: _spreads(rows, column, buckets) for name, column in columns.items()}
+    return Evidence(tally, folds, forward, clusters, by, periods, ends, groups, spreads, (*rows.notes[1:], *said))
 
 
-def _plain_folds(tally: Tally, random_state: int) -> tuple[Tally, ...]:
-    whole = tally.for_fitting()
-    return random_folds(whole, random_state) if whole.counts else ()
+def _in_effective_rows(rows: Rows) -> Rows:
+    """Importance weights in the unit in which they add up to the effective size."""
+    if rows.counts or rows.weights is None:
+        return rows
+    weights = rows.weights / float(rows.weights.max())  # so that squares neither overflow nor vanish
+    return replace(rows, weights=weights * float(weights.sum() / (weights * weights).sum()))
+
+
+def _spreads(rows: Rows, column: NDArray[Any], buckets: NDArray[np.int64]) -> dict[Any, tuple[float, int]]:
+    """Variance of each value's events between cluster buckets, around its own ratio, and the buckets it has."""
+    values, index = np.unique(column, return_inverse=True)
+    place, size = index * CLUSTER_BUCKETS + buckets, len(values) * CLUSTER_BUCKETS
+    w = np.ones(len(place)) if rows.weights is None else rows.weights.astype(np.float64)
+    sums = [np.bincount(place, part, minlength=size) for part in (w, w * rows.labels, w * rows.scores)]
+    total, events, predicted = (part.reshape(len(values), CLUSTER_BUCKETS) for part in sums)
+    ratio = events.sum(axis=1, keepdims=True) / np.maximum(predicted.sum(axis=1, keepdims=True), 1e-300)
+    filled = np.count_nonzero(total, axis=1)
+    variance = ((events - ratio * predicted) ** 2).sum(axis=1) * filled / np.maximum(filled - 1, 1)
+    return dict(zip(values.tolist(), zip(variance.tolist(), filled.tolist(), strict=True), strict=True))
 
 
 def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:
@@ -147,13 +175,13 @@ def _shuffled(rows: Rows, random_state: int) -> NDArray[Any]:
     return fold
 
 
-def _periods(time: NDArray[Any]) -> tuple[NDArray[Any], dict[Any, Any]]:
+def _periods(time: NDArray[Any], weights: NDArray[Any] | None) -> tuple[NDArray[Any], dict[Any, Any]]:
     """First moment of each row's stretch of time, and the last by the first; about equally many rows in each.
 
     Rows of one moment are never split.
     """
     moments, when = np.unique(time, return_inverse=True)
-    counts = np.cumsum(np.bincount(when))
+    counts = np.cumsum(np.bincount(when, weights))
     cuts = np.unique(np.searchsorted(counts, counts[-1] * np.arange(1, PERIODS) / PERIODS, side="left") + 1)
     stretch = np.searchsorted(cuts, np.arange(len(moments)), side="right")
     places = np.arange(stretch[-1] + 1)
@@ -204,7 +232,15 @@ def _refuse_names(**given: Any) -> None:
             )
 
 
+def _keys(column: NDArray[Any], name: str) -> NDArray[Any]:
+    if column.dtype == object and len({type(value) for value in column.tolist()}) > 1:
+        raise InputError(f"by[{name!r}] mixes values of several types: turn them into text first")
+    return column
+
+
 def _segments(by: Any, length: int, kept: NDArray[np.bool_] | None) -> dict[str, NDArray[Any]]:
     columns = dict(by) if isinstance(by, Mapping) else {getattr(by, "name", None) or "segment": by}
-    read = {str(name): side_column(column, f"by[{name!r}]", length) for name, column in columns.items()}
+    read = {
+        str(name): _keys(side_column(column, f"by[{name!r}]", length), str(name)) for name, column in columns.items()
+    }
     return read if kept is None else {name: column[kept] for name, column in read.items()}

@@ -78,14 +78,14 @@ class Gain:
         )
 
 
-def crossfitted_gain(folds: Sequence[Tally], *, forward: bool = False) -> Gain | None:
+def crossfitted_gain(folds: Sequence[Tally], *, forward: bool = False, inflation: float = 1.0) -> Gain | None:
     """Log loss before and after, each fold mapped by calibrators fitted to the others (or to those before it)."""
     events = sum(float(fold.positives) for fold in folds)
     rarer = min(events, sum(float(fold.total) for fold in folds) - events)
     if rarer < FEWEST or len(folds) < 2:
         return None
     calibrators: list[BinaryCalibrator] = [PlattScaling(), *([IsotonicCalibrator()] if rarer >= MANY else [])]
-    total, losses, squares = 0.0, np.zeros(1 + len(calibrators)), np.zeros((1 + len(calibrators),) * 2)
+    total, size, losses, squares = 0.0, 0.0, np.zeros(1 + len(calibrators)), np.zeros((1 + len(calibrators),) * 2)
     for index, fold in enumerate(folds):
         others = [other for place, other in enumerate(folds) if (place < index if forward else place != index)]
         if not others:
@@ -96,10 +96,10 @@ def crossfitted_gain(folds: Sequence[Tally], *, forward: bool = False) -> Gain |
         mapped = [np.asarray(each.fit_tally(seen).map_.apply(fold.scores), dtype=np.float64) for each in calibrators]
         rows, sums, products = _losses(fold, [fold.scores, *mapped])
         total, losses, squares = total + rows, losses + sums, squares + products
+        size += fold.effective_size / inflation
     if not total:
         return None
     means = losses / total
-    size = sum(fold.effective_size for fold in folds)
 
     def spread(one: int, other: int) -> float:
         """Standard error of the difference of two mean losses, from paired rows."""

@@ -22,7 +22,9 @@ def weight_inflation(tally: Tally, likelihood: Likelihood) -> float:
     if tally.counts or w2 is None:
         return 1.0
     p = likelihood.shifted(0.0, 0.0)
-    return _largest(_moments(tally.n * p * (1.0 - p), likelihood), _moments(w2 * p * (1.0 - p), likelihood))
+    return _largest(
+        _moments(tally.n * p * (1.0 - p), likelihood), _moments(w2 * p * (1.0 - p), likelihood), likelihood.spread
+    )
 
 
 def cluster_inflation(clusters: GroupedTally, likelihood: Likelihood, best: Point) -> float:
@@ -30,7 +32,7 @@ def cluster_inflation(clusters: GroupedTally, likelihood: Likelihood, best: Poin
     scores = np.array([_score_sums(tally, likelihood, best) for tally in clusters.values()])
     scores = scores - scores.mean(axis=0)
     middle = np.einsum("bi,bj->ij", scores, scores) * len(scores) / max(len(scores) - 1, 1)
-    return max(_largest(likelihood.information(best.shift, best.stretch), middle), 1.0)
+    return max(_largest(likelihood.information(best.shift, best.stretch), middle, likelihood.spread), 1.0)
 
 
 def _score_sums(tally: Tally, likelihood: Likelihood, best: Point) -> Floats:
@@ -45,7 +47,7 @@ def _moments(v: Floats, likelihood: Likelihood) -> Floats:
     return np.array([[float(v.sum()), cross], [cross, float((v * likelihood.distance**2).sum())]])
 
 
-def _largest(information: Floats, variance: Floats) -> float:
-    if information[1, 1] <= 1e-12 * max(information[0, 0], 1e-300):  # a constant score: the shift alone
+def _largest(information: Floats, variance: Floats, spread: float) -> float:
+    if spread == 0.0:  # a constant score: the shift alone
         return float(variance[0, 0] / information[0, 0])
     return float(np.linalg.eigvals(np.linalg.solve(information, variance)).real.max())

@@ -15,6 +15,9 @@ REACH = 40.0
 
 STEPS, HALVINGS = 60, 30
 
+ALIKE = 0.05
+"""Scores whose log-odds spread by less are treated as one: no slope between 0 and 2 moves a typical one by more."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -38,15 +41,17 @@ class Likelihood:
     def __init__(self, tally: Tally) -> None:
         scores = tally.scores
         self.log_odds = np.asarray(logit(scores))
+        self.keys = tally.cells.keys
         self.n = np.asarray(tally.n, dtype=np.float64)
+        self.w2 = self.n if tally.counts or tally.cells.w2 is None else tally.cells.w2
         self.events = np.asarray(tally.events, dtype=np.float64)
         information = self.n * scores * (1.0 - scores)
         information = np.maximum(information, self.n * 2.0**-33)  # scores of exactly 0 and 1 count a little
         self.center = float((information * self.log_odds).sum() / information.sum())
         self.distance = self.log_odds - self.center
         variance = float((self.n * self.distance**2).sum() / self.n.sum())
-        self.spread = float(np.sqrt(variance)) if variance > 1e-18 else 0.0
-        """Root mean square of the rows' distance from the center; 0 for a constant score."""
+        self.spread = float(np.sqrt(variance)) if variance > ALIKE**2 else 0.0
+        """Root mean square of the rows' distance from the center; 0 for scores that are all but constant."""
 
     def shifted(self, shift: float, stretch: float) -> Floats:
         """Probability of each cell after the shift and the stretch."""
@@ -71,10 +76,11 @@ class Likelihood:
             inside = hessian[np.ix_(free, free)] + 1e-12 * np.eye(int(free.sum()))
             step = np.zeros(2)
             step[free] = np.linalg.solve(inside, gradient[free])
-            if float(gradient[free] @ step[free]) <= 1e-10:
+            if float(gradient[free] @ step[free]) <= 1e-10 * (1.0 + abs(loss)):
                 break
             for halving in range(HALVINGS):
-                trial = np.clip(theta - step * 0.5**halving, -REACH, REACH)
+                moved = theta - step * 0.5**halving
+                trial = np.where(free, np.clip(moved, -REACH, REACH), theta)
                 result = self._derivatives(trial)
                 if result[0] < loss:
                     break
@@ -127,17 +133,11 @@ class Comparison:
         How much less likely the best tolerated point is, as a difference of deviances: 0 when ``best`` is tolerated.
     to_edge
         How much less likely the best point on the box's edge lines is.
-    sides
-        The same for each side: shift below and above, stretch below and above.
-    parameters
-        How many are free: 1 for a constant score, whose stretch has no meaning.
     """
 
     best: Point
     to_box: float
     to_edge: float
-    sides: tuple[float, float, float, float]
-    parameters: int
 
 
 def compare_with_box(likelihood: Likelihood, box: Box) -> Comparison:
@@ -152,7 +152,7 @@ def compare_with_box(likelihood: Likelihood, box: Box) -> Comparison:
         best = likelihood.best(stretch=0.0)
         ends = [likelihood.deviance(sign * box.shift, 0.0) - best.deviance for sign in (-1.0, 1.0)]
         to_box = 0.0 if box.holds(best) else max(min(ends), 0.0)
-        return Comparison(best, to_box, max(min(ends), 0.0), (ends[0], ends[1], np.inf, np.inf), 1)
+        return Comparison(best, to_box, max(min(ends), 0.0))
     best = likelihood.best()
     lines = [likelihood.best(shift=sign * box.shift) for sign in (-1.0, 1.0)]
     lines += [likelihood.best(stretch=sign * box.stretch) for sign in (-1.0, 1.0)]
@@ -163,9 +163,9 @@ def compare_with_box(likelihood: Likelihood, box: Box) -> Comparison:
         for line in lines
     ]
     floor = min(best.deviance, *(line.deviance for line in lines))  # separable data have no minimum, only an approach
-    sides = [line.deviance - floor for line in lines]
+    to_edge = min(line.deviance for line in lines) - floor
     to_box = 0.0 if box.holds(best) else max(min(border) - floor, 0.0)
-    return Comparison(best, to_box, max(min(sides), 0.0), (sides[0], sides[1], sides[2], sides[3]), 2)
+    return Comparison(best, to_box, max(to_edge, 0.0))
 
 
 def critical_value(level: float, parameters: int, clusters: int | None = None) -> float:

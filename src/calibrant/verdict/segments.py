@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
@@ -17,8 +18,10 @@ from calibrant.tallies import GroupedTally
 class Segment:
     """One value of one column: what was predicted there, what happened, and whether chance explains it.
 
-    ``p_value`` is adjusted by Holm's method over all segments of all columns, so the chance that even one segment of a
-    calibrated model falls below 5 % is at most 5 %, however the columns overlap.
+    ``p_value`` is adjusted by Holm's method over all segments of all columns: for independent rows that count alike,
+    the chance that even one segment of a calibrated model falls below 5 % is at most 5 %, however the columns overlap.
+    With importance weights or clusters it is approximate; a segment with rows from fewer than ten cluster buckets is
+    never said to be off.
     """
 
     column: str
@@ -49,23 +52,38 @@ class Segment:
         )
 
 
-def scan_segments(columns: Mapping[str, GroupedTally], inflation: float = 1.0) -> tuple[Segment, ...]:
-    """Every segment, the least explicable by chance first."""
+Spreads = Mapping[str, Mapping[Any, tuple[float, int]]]
+"""By column and value: variance of the events between cluster buckets, and how many buckets hold rows."""
+
+FEWEST_CLUSTERS = 10
+
+
+def scan_segments(columns: Mapping[str, GroupedTally], spreads: Spreads | None = None) -> tuple[Segment, ...]:
+    """Every segment, the least explicable by chance first; with ``spreads``, by Student's law over cluster buckets."""
     found, p_values = [], []
     for column, tallies in columns.items():
         for value, tally in tallies.items():
-            spread = inflation if tally.counts else inflation * float(tally.total) / tally.effective_size
-            chance = Chance.of(tally, spread)
-            p_values.append(chance.p_value(float(tally.positives)))
-            found.append(
-                Segment(
-                    column, value, float(tally.total), float(tally.positives), chance.mean, *chance.interval(0.95), 1.0
-                )
-            )
+            chance, events = Chance.of(tally), float(tally.positives)
+            p_value, ends = chance.p_value(events), chance.interval(0.95)
+            if spreads is not None:
+                p_value, ends = _between_clusters(chance, events, *spreads[column][value])
+            p_values.append(p_value)
+            found.append(Segment(column, value, float(tally.total), events, chance.mean, *ends, 1.0))
     adjusted = holm(np.array(p_values))
     far = [abs(np.log((each.events + 0.5) / (each.predicted + 0.5))) for each in found]
     order = np.lexsort((-np.array(far), np.array(p_values)))
     return tuple(replace(found[place], p_value=float(adjusted[place])) for place in order)
+
+
+def _between_clusters(
+    chance: Chance, events: float, variance: float, buckets: int
+) -> tuple[float, tuple[float, float]]:
+    if buckets < FEWEST_CLUSTERS:
+        return 1.0, (0.0, chance.total)
+    sd = float(np.sqrt(max(variance, chance.variance)))
+    half = sd * float(special.stdtrit(buckets - 1, 0.975))
+    p_value = 2.0 * float(special.stdtr(buckets - 1, -abs(events - chance.mean) / sd)) if sd > 0.0 else 1.0
+    return p_value, (max(chance.mean - half, 0.0), min(chance.mean + half, chance.total))
 
 
 def tell_p(p_value: float) -> str:

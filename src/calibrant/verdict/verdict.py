@@ -182,8 +182,8 @@ class Verdict:
         rate = (self.predicted / self.rows + self.events / self.rows) / 2.0
         events = round_up(self.more_labels * min(rate, 1.0 - rate))
         return (
-            f"{head}: about {self.more_labels:,} more labels (about {events:,} of the rarer class) would settle "
-            "whether it is within the tolerance."
+            f"{head}: about {self.more_labels:,} more labels (about {events:,} of the rarer class) would probably "
+            "settle whether it is within the tolerance."
         )
 
     @property
@@ -212,7 +212,7 @@ class Verdict:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The facts behind the headline, one sentence each."""
-        unit = "rows" if self.counts else "of weight"
+        unit = "rows" if self.counts else "effective rows"
         within = ""
         if self.state == "calibrated" and not self.chance[0] <= self.events <= self.chance[1]:
             within = " That is more than chance, and less than tolerated."
@@ -238,7 +238,7 @@ class Verdict:
             m = self.misfit
             said.append(
                 f"In the {m.where}, {m.predicted:,.0f} events were predicted and {m.events:,.0f} happened among "
-                f"{m.rows:,.0f} rows: more than the tolerance explains (adjusted p {tell_p(m.p_value)})."
+                f"{m.rows:,.0f} rows: beyond what the tolerance explains (adjusted p {tell_p(m.p_value)})."
             )
         if self.gain is not None and not any(self.at_ends):
             said.append(self.gain.sentence("walking forward in time" if self.forward else "cross-fitted"))
@@ -282,14 +282,14 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; numbers that are not finite become None."""
-        plain = _plain(asdict(self))
+        data = plain(asdict(self))
         return {
             "state": self.state,
             "headline": self.headline,
             "direction": list(self.direction),
             "sentences": list(self.sentences),
             "hints": list(self.hints),
-            **{key: value for key, value in plain.items() if key != "state"},
+            **{key: value for key, value in data.items() if key != "state"},
         }
 
     @property
@@ -326,11 +326,12 @@ def _factor(log_odds: float) -> str:
     return f"{factor:.2f} times" if 0.01 <= factor < 100.0 else f"{factor:.2g} times"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Data ready for JSON: numbers that are not finite become None."""
     if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
