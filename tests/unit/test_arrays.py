@@ -997,3 +997,19 @@ def test_float32_comes_back(scores: Any) -> None:
         checked = check_scores(scores, kind)
         assert checked.dtype == np.float32
         np.testing.assert_array_equal(checked, scores)
+
+
+def test_the_same_index_in_another_order_is_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    scores, y = pandas.Series([0.1, 0.9, 0.4]), pandas.Series([0, 1, 1])
+    assert check_rows(scores, y.set_axis([7, 8, 9])).labels.tolist() == [0, 1, 1], "another index is no contradiction"
+    with pytest.raises(InputError, match="another order"):
+        check_rows(scores, y[::-1])
+
+
+@pytest.mark.parametrize("stray", [-0.01, -1.0, 1.3, 999.0])
+def test_one_stray_score_does_not_decide_what_the_others_mean(stray: float) -> None:
+    scores = np.linspace(0.01, 0.99, 200)
+    scores[7] = stray
+    with pytest.raises(InputError, match=r"1 of 200 scores lie outside \[0, 1\], the first in row 7"):
+        check_rows(scores, np.arange(200) % 2)

@@ -155,6 +155,44 @@ def test_heaped_scores_are_points_without_a_line(plt):
     np.testing.assert_allclose(points.get_offsets()[:, 0], [0.2, 0.4, 0.6, 0.8])
 
 
+def test_heaped_scores_show_the_rate_at_each_score_and_its_acceptance_interval():
+    # 4 of 10 at 0.5 and 2 of 10 at 0.6 are not pooled to 0.3 each; Bin(10, 0.5) stays in 2 to 8 with 90 %.
+    cells = of([0.5] * 10 + [0.6] * 10, [1] * 4 + [0] * 6 + [1] * 2 + [0] * 8).series[0].cells
+    assert cells.rate.tolist() == [0.4, 0.2]
+    assert (cells.low[0], cells.high[0]) == (0.2, 0.8)
+    assert cells.outside == 0.5  # P(Bin(10, 0.6) <= 2) = 0.012
+
+
+@pytest.mark.statistical
+def test_heaped_scores_of_a_perfect_model_have_a_tenth_outside_or_fewer():
+    rng = np.random.default_rng(8)
+    shares = []
+    for _ in range(400):
+        scores = rng.choice([0.5, 0.7, 0.8, 0.9, 0.95], 80)
+        shares.append(of(scores, rng.random(80) < scores).data["series"][0]["outside"])
+    assert np.mean(shares) < 0.10 + 3 * 0.13 / np.sqrt(400)  # one share has a standard deviation of about 0.13
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_unit_of_importance_weights_decides_nothing(unit):
+    rng = np.random.default_rng(9)
+    for scores, rate in ((np.tile([0.2, 0.5, 0.8], 20), 0.5), (rng.beta(1, 60, size=500), None)):
+        y = rng.random(len(scores)) < (scores if rate is None else rate)
+        weights = rng.exponential(size=len(scores))
+        one, other = of(scores, y, weights), of(scores, y, weights * unit)
+        assert one.axes == other.axes == ("log-odds" if rate is None else "linear")
+        assert one.series[0].heaped is other.series[0].heaped is (rate is not None)
+        assert telling_range(one.series[0].cells) == pytest.approx(telling_range(other.series[0].cells))
+
+
+def test_under_weights_the_caption_promises_less():
+    scores, y = np.linspace(0.1, 0.9, 40), np.arange(40) % 2
+    assert of(scores, y).caption.endswith("about 10 % there, or fewer.")
+    weighted = of(scores, y, np.linspace(0.5, 2.0, 40))
+    assert weighted.caption.endswith("about 10 % there (approximate under weights).")
+    assert of(scores, y).overlay(weighted).caption.endswith("about 10 % (approximate under weights).")
+
+
 def test_points_grow_with_their_rows(plt):
     display = of([0.2] * 10 + [0.8] * 90, [0] * 9 + [1] + [1] * 80 + [0] * 10).plot()
     (points,) = [c for c in display.ax_.collections if len(c.get_offsets()) == 2]

@@ -223,6 +223,96 @@ def test_clusters_are_named_where_formulas_ignore_them():
     assert "600 patients" not in made.to_markdown()
 
 
+def test_groups_widen_the_intervals_of_rates_which_are_then_not_called_exact():
+    # Ten equal rows in each group: 600 rows of which 60 are independent, so intervals are about root 10 times as wide.
+    scores, y = (np.repeat(column, 10) for column in rows(60))
+    apart, together = report(scores, y), report(scores, y, groups=np.arange(600) // 10)
+    assert together.numbers["verdict"]["inflation"] > 5.0
+    for one, other in zip(apart.numbers["groups"], together.numbers["groups"], strict=True):
+        assert other["high"] - other["low"] > 1.5 * (one["high"] - one["low"])
+        assert other["low"] <= other["rate"] <= other["high"]
+    assert "exact (Clopper-Pearson)" in apart.to_markdown()
+    assert "exact where that is cheap" in apart.to_markdown()
+    assert "there, or fewer" in page_of(apart)
+    for words in ("exact (Clopper-Pearson)", "exact where that is cheap", "there, or fewer"):
+        assert words not in page_of(together)
+    assert "approximate (Clopper-Pearson at the effective number of rows)" in together.to_markdown()
+
+
+def test_the_unit_of_importance_weights_does_not_matter():
+    scores, y, weights = EDGES["weights"]()
+    made = [report(scores, y, weights * unit).numbers for unit in (1.0, 1e-6)]
+    for one, other in zip(made[0]["groups"], made[1]["groups"], strict=True):
+        keys = ("rows", "events", "low", "high")
+        assert [one[key] for key in keys] == pytest.approx([other[key] for key in keys])
+        assert one["chance"] == pytest.approx(other["chance"])
+    text = page_of(report(scores, y, weights))
+    assert "exact (Clopper-Pearson)" not in text
+    assert "(approximate under weights)" in text
+
+
+@pytest.fixture(scope="module")
+def partly():
+    """Calibrated overall; one of 20 segments, and the last tenth of the time, have three times the events."""
+    rng = np.random.default_rng(4)
+    scores = rng.beta(2, 40, size=60_000)
+    kind, day = rng.integers(0, 20, size=60_000), rng.integers(0, 100, size=60_000)
+    odd = (kind == 3) | ((day >= 98) & (kind != 3))
+    y = rng.random(60_000) < np.where(odd, 3.0, 0.94) * scores
+    return report(scores, y, by={"event kind": kind}, time=day)
+
+
+def test_a_calibrated_model_with_parts_that_are_off_is_amber_and_names_them(partly):
+    verdict = partly.numbers["verdict"]
+    assert verdict["state"] == "calibrated"
+    assert verdict["segments"][verdict["off_parts"]["segments"][0]]["value"] == 3
+    assert verdict["off_parts"]["periods"] == [7]
+    section = sections(partly.numbers, STYLES["general"])[0]
+    assert section.blocks[0].tone == "warn"
+    said = " ".join(section.blocks[1].items)
+    assert "(worst: event kind = 3, predicted " in said
+    assert f"(last: {verdict['periods'][7]['value']}, predicted " in said
+
+
+def test_a_calibrated_model_without_such_parts_is_green():
+    scores, y = rows(20_000, power=1.0)
+    made = report(scores, y, by=np.arange(20_000) % 3)
+    assert made.numbers["verdict"]["state"] == "calibrated"
+    assert sections(made.numbers, STYLES["general"])[0].blocks[0].tone == "good"
+
+
+def test_names_of_segments_are_the_user_s_in_every_style(partly):
+    credit = in_style(partly, "credit")
+    assert "(worst: event kind = 3)" in str(credit)
+    assert "default kind" not in credit.to_markdown()
+
+
+def test_headlines_speak_the_words_of_their_style():
+    scores, y = rows(300, power=1.0)
+    few = report(scores, y)
+    assert few.numbers["verdict"]["more_labels"] is not None
+    assert re.search(r"more borrowers \(about [\d,]+ defaults\)", str(in_style(few, "credit")))
+    assert re.search(r"more patients \(about [\d,]+ outcomes\)", str(in_style(few, "clinical")))
+    off = report(scores, np.arange(300) % 20 == 0)
+    assert "the PDs are too high" in in_style(off, "credit").to_markdown()
+    assert "the risks are too high" in in_style(off, "clinical").to_markdown()
+    assert "PlattScaling().fit(scores, y)" in in_style(off, "credit").to_markdown()
+
+
+def test_small_p_values_are_legible_in_markdown():
+    scores, y = rows(300)
+    text = report(scores, 1 - y).to_markdown()
+    assert "| < 0.0001 |" in text
+    assert "&lt;" not in text
+
+
+def test_heaped_scores_are_described_as_they_are_drawn():
+    scores, y = rows(300)
+    for made, heaped in ((report(scores.round(1), y), True), (report(scores, y), False)):
+        assert ("The points are event rates at each score" in page_of(made)) is heaped
+        assert ("shows the event rate at each score" in made.to_markdown()) is heaped
+
+
 def test_tallies_by_group_are_segments():
     scores, y = rows(400)
     made = report(GroupedTally.from_arrays(scores, y, groups=np.arange(400) % 4))
@@ -279,7 +369,7 @@ def test_no_text_of_the_user_becomes_markup(full):
     assert f"{NASTY} = {NASTY}" in page.cells
     assert NASTY in page.text
     markdown = made.to_markdown()
-    assert "<" not in markdown
+    assert not re.search(r"<(?! \d)", markdown)
     assert "[a]" not in markdown.replace(r"\[a\]", "")
     table = markdown.partition("## By segment")[2].partition("\n\n## ")[0]
     lines = [line for line in table.splitlines() if line.startswith("|")]

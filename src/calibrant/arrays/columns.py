@@ -96,6 +96,19 @@ def read_floats(values: object, name: str, *, keep_float32: bool = False) -> NDA
         return np.ascontiguousarray(a, dtype=np.float32 if keep_float32 and a.dtype.char == "f" else np.float64)
 
 
+def refuse_other_order(scores: object, y: object) -> None:
+    """Two pandas columns with the same index in another order are rows that do not belong together."""
+    one: Any = getattr(scores, "index", None)
+    other: Any = getattr(y, "index", None)
+    if not (hasattr(one, "equals") and hasattr(other, "equals")) or len(one) != len(other) or one.equals(other):
+        return
+    if one.sort_values().equals(other.sort_values()):
+        raise InputError(
+            "scores and y have the same index in another order, and rows are paired by position: "
+            "pass y.loc[scores.index]"
+        )
+
+
 def check_length(a: NDArray[Any], name: str, n: int) -> None:
     """Refuse a column that is not as long as the scores."""
     if a.size != n:

@@ -15,6 +15,7 @@ from calibrant.arrays.columns import (
     read_floats,
     refuse_infinite,
     refuse_not_finite,
+    refuse_other_order,
     value_range,
     without_negative_zero,
 )
@@ -128,6 +129,7 @@ def check_rows(
         raise InputError("scores is empty: pass at least one row")
     target = label_column(y, "y")
     check_length(target, "y", n)
+    refuse_other_order(scores, y)
     low, high = value_range(s)
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(s, "scores", "drop these rows or repair the score")

@@ -101,7 +101,7 @@ def _block(block: Block, draw: Draw) -> str:
 def _table(table: Table) -> str:
     kinds = [_kind(table, place) for place in range(len(table.head))]
     head = "".join(
-        f'<th scope="col"{_class("t" if kind in ("t", "m") else "")}>{escape(title)}</th>'
+        f'<th scope="col"{_class("t" if kind in ("t", "m") else "")}>{_cell(title)}</th>'
         for title, kind in zip(table.head, kinds, strict=True)
     )
     long = any(len(str(row[0])) > LONG_NAME for row in table.rows)
