@@ -15,19 +15,18 @@ scores and int64 labels, 16 bytes a row). The inputs themselves are therefore 1.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import platform
 import resource
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from measure import Job, run
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -69,25 +68,6 @@ TARGETS: Mapping[str, tuple[str, float | None]] = {
     "exact Platt": (SORT, None),  # for information
     "exact beta": (SORT, None),
 }
-
-
-@dataclass
-class Job:
-    """Something to time, and what its time is divided by."""
-
-    name: str
-    run: Callable[[], object]
-    against: str | None = None
-    target: float | None = None
-    cpu: list[float] = field(default_factory=list)
-    wall: list[float] = field(default_factory=list)
-
-    def measure(self) -> None:
-        gc.collect()
-        wall, cpu = time.perf_counter(), time.process_time()
-        self.run()
-        self.cpu.append(time.process_time() - cpu)
-        self.wall.append(time.perf_counter() - wall)
 
 
 @dataclass(frozen=True)
@@ -187,19 +167,6 @@ def peer_jobs(scores: Floats, labels: Ints) -> list[Job]:
     ]
 
 
-def run(jobs: Iterable[Job], rounds: int) -> None:
-    """Every job once per round, after one round that does not count."""
-    jobs = list(jobs)
-    for done in range(rounds + 1):
-        for job in jobs:
-            job.measure()
-            if done == 0:
-                job.cpu.clear()
-                job.wall.clear()
-        if sys.stderr.isatty():
-            print(f"\rround {done} of {rounds}", end="\n" if done == rounds else "", file=sys.stderr)
-
-
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -248,7 +215,7 @@ def report(jobs: Iterable[Job], memory: Iterable[Line]) -> bool:
         print(f"\n{'CPU time / ' + baseline:<42}{'ratio':>8}{'target':>9}{'gate':>8}")
         for job in jobs:
             if job.against == baseline:
-                lines.append(Line(job.name, cost[job.name] / cost[baseline], job.target))
+                lines.append(Line(job.name, cost[job.name] / cost[baseline], job.limit))
                 print(lines[-1].text())
     print(f"\n{'peak memory / inputs':<42}{'ratio':>8}{'target':>9}{'gate':>8}")
     for line in memory:

@@ -14,22 +14,20 @@ standard errors, intervals, null values. These cost the same at any number of ro
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import platform
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
+from measure import Job, run
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from calibrant import Grid, Tally, metrics
 from calibrant.metrics.resampling import Resampled, bootstrap
@@ -68,42 +66,6 @@ OTHERS: Mapping[str, Metric] = {
     "recalibration": metrics.recalibration,
     "ici, n_bootstrap=0": partial(metrics.ici, n_bootstrap=0),
 }
-
-
-@dataclass
-class Job:
-    """Something to time, and what its time is divided by."""
-
-    name: str
-    run: Callable[[], object]
-    against: str | None = None
-    limit: float | None = None
-    cpu: list[float] = field(default_factory=list)
-    wall: list[float] = field(default_factory=list)
-
-    def measure(self) -> None:
-        gc.collect()
-        wall, cpu = time.perf_counter(), time.process_time()
-        self.run()
-        self.cpu.append(time.process_time() - cpu)
-        self.wall.append(time.perf_counter() - wall)
-
-    @property
-    def cost(self) -> float:
-        return statistics.median(self.cpu)
-
-
-def run(jobs: Sequence[Job], rounds: int) -> None:
-    """Every job once per round, after one round that does not count."""
-    with threadpool_limits(1):
-        for done in range(rounds + 1):
-            for job in jobs:
-                job.measure()
-                if done == 0:
-                    job.cpu.clear()
-                    job.wall.clear()
-            if sys.stderr.isatty():
-                print(f"\rround {done} of {rounds}", end="\n" if done == rounds else "", file=sys.stderr)
 
 
 # --- the data and the jobs --------------------------------------------------------------------------------------------

@@ -27,8 +27,7 @@ from scipy import optimize, special, stats
 from calibrant.arrays import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
-from calibrant.verdict import Verdict, judge
-from calibrant.verdict.check import TOLERANCE
+from calibrant.verdict.decision import TOLERANCE, Decision, decide
 from calibrant.verdict.evidence import Evidence
 
 LEVEL = 1e-3
@@ -92,11 +91,11 @@ def middle(base_rate: float, spread: float, heaped: bool) -> tuple[float, float]
     return center, float(np.sqrt(((x - center) ** 2).mean()))
 
 
-def verdict(scores: np.ndarray, labels: np.ndarray) -> Verdict:
+def verdict(scores: np.ndarray, labels: np.ndarray) -> Decision:
     grid = Grid() if len(scores) > 20_000 else None  # check itself counts on the grid from 131,073 rows on
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # one class
-        return judge(Evidence(Tally.from_arrays(scores, labels, kind="probability", grid=grid)))
+        return decide(Evidence(Tally.from_arrays(scores, labels, kind="probability", grid=grid)))
 
 
 def one_run(task: tuple[World, int, int]) -> tuple[str, bool | None]:

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
+from benchmarks import significance as benchmark
 from scipy import stats
 
 from calibrant.metrics import significance
 from calibrant.metrics.grades import grade_table, pluto_tasche
 
 pytestmark = pytest.mark.statistical
-
-
-def _load_benchmark() -> ModuleType:
-    """Import benchmarks/significance.py by path: the folder is not installed."""
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "significance.py"
-    spec = importlib.util.spec_from_file_location("benchmark_significance", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-benchmark = _load_benchmark()
 
 
 def too_many(rejected: int, repetitions: int, alpha: float = benchmark.ALPHA) -> bool:

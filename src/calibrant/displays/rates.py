@@ -16,8 +16,8 @@ MOST_CELLS = 1_000
 """Cells from which on scores are put on a coarser grid: finer than a picture shows, and quick to simulate."""
 DRAWS = 500
 """Simulated data sets behind the grey band."""
-MOST_HEAPS = 50
-"""Up to this many distinct scores, each with two rows or more on average, are drawn as points, not as a line."""
+MOST_HEAPS, ROWS_PER_HEAP = 50, 5
+"""Up to this many distinct scores, each worth so many rows on average that its own rate tells something, are points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ def few_cells(tally: Tally) -> Tally:
 def heaped(tally: Tally) -> bool:
     """Whether the scores are so few that nothing should be drawn between them."""
     distinct = len(tally)
-    return distinct == 1 or (distinct <= MOST_HEAPS and tally.effective_size >= 2 * distinct)
+    return distinct == 1 or (distinct <= MOST_HEAPS and tally.effective_size >= ROWS_PER_HEAP * distinct)
 
 
 def telling_range(cells: Points) -> tuple[float, float]:

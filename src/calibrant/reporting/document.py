@@ -21,7 +21,8 @@ from calibrant.reporting.page import write_html
 from calibrant.reporting.picture import draw_svg
 from calibrant.reporting.sections import headline, sections
 from calibrant.reporting.styles import STYLES, Style, StyleName
-from calibrant.verdict.check import TOLERANCE, judge
+from calibrant.verdict.check import judge
+from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.evidence import read_evidence
 
 FORMS = {".html": "to_html", ".md": "to_markdown", ".json": "to_json"}

@@ -8,26 +8,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import Kind
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.scores import auc
-from calibrant.tallies import Tally
+from calibrant.verdict.decision import TOLERANCE, Decision, decide
 from calibrant.verdict.evidence import Evidence, read_evidence
 from calibrant.verdict.gain import crossfitted_gain
-from calibrant.verdict.inflation import FEWEST_CLUSTERS, cluster_inflation, weight_inflation
-from calibrant.verdict.likelihood import Box, Comparison, Likelihood, compare_with_box, critical_value
-from calibrant.verdict.outlook import more_labels
+from calibrant.verdict.likelihood import Likelihood, critical_value
 from calibrant.verdict.segments import Segment, scan_segments
-from calibrant.verdict.shape import worst_misfit
-from calibrant.verdict.verdict import Parameter, State, Verdict
+from calibrant.verdict.verdict import Parameter, Verdict
 
-TOLERANCE = (0.2, 0.2)
-INSIDE = 0.95
-"""Confidence of the region that must lie within the tolerance before a model is called calibrated."""
-
-ALPHA_REGION, ALPHA_SHAPE = 0.04, 0.01
-"""How the 5 % chance of calling a tolerable model miscalibrated is shared between the two ways to be so."""
-
+SEPARATED = "the scores separate the classes: no finite level and slope are most likely"
 UNKNOWN = 30.0
 """A standard error beyond this means that the likelihood has no peak."""
 
@@ -124,85 +115,49 @@ def check(
 
 def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Verdict:
     """The verdict on tallies that have been taken already."""
-    _check_tolerance(tolerance)
-    tally = evidence.tally
-    if len(tally) > 1 << 16 and tally.resolution == "exact":
-        tally = tally.coarsen(10)
-    likelihood = Likelihood(tally)
-    box = Box(tolerance[0], tolerance[1] / min(likelihood.spread, 1.0) if likelihood.spread > 0.0 else np.inf)
-    inflation, clusters = weight_inflation(tally, likelihood), None
-    if evidence.clusters is not None:
-        clusters = len(evidence.clusters)
-        if clusters < FEWEST_CLUSTERS:
-            raise InputError(
-                f"groups has {clusters} clusters: at least {FEWEST_CLUSTERS} are needed to see their spread"
-            )
-    both = 0 < tally.positives < tally.total
-    comparison = compare_with_box(likelihood, box) if both else None
-    if comparison is not None and evidence.clusters is not None:
-        inflation = cluster_inflation(evidence.clusters, likelihood, comparison.best)
-    parameters = 1 if likelihood.spread == 0.0 else 2
-    inside = critical_value(INSIDE, parameters, clusters)
-    outside = critical_value(1.0 - ALPHA_REGION, parameters, clusters)
-    misfit = worst_misfit(likelihood, box, evidence.clusters)
-    state: State = "cannot tell"
-    at_ends, only_ends = _at_ends(tally), bool(np.isin(tally.scores, (0.0, 1.0)).all())
-    off_region = off_shape = off = False
-    if comparison is not None:
-        off_region = comparison.to_box > outside * inflation
-        off_shape = misfit is not None and misfit.p_value <= ALPHA_SHAPE
-        off = likelihood.deviance(0.0, 0.0) - comparison.best.deviance > inside * inflation
-        if off_region or off_shape or (only_ends and any(at_ends)):
-            state = "miscalibrated"
-        elif box.holds(comparison.best) and comparison.to_edge > inside * inflation:
-            state = "calibrated"
-    needed = None
-    if state == "cannot tell" and not only_ends:
-        needed = more_labels(likelihood, box, comparison, inside, outside, inflation)
+    decision, tally = decide(evidence, tolerance), evidence.tally
+    inflation, clusters, both = decision.inflation, decision.clusters, decision.comparison is not None
     chance = Chance.of(tally, inflation if clusters else 1.0)
+    level, slope = _parameter(decision, 0), _parameter(decision, 1) if decision.likelihood.spread > 0.0 else None
     notes = evidence.notes
-    found = [_parameter(likelihood, comparison, which, inflation, clusters) for which in range(parameters)]
-    if any(each is not None and each.se > UNKNOWN for each in found):
-        notes = (*notes, "the scores separate the classes: no finite level and slope are most likely")
-        found = [None, None]
+    if any(each is not None and each.se > UNKNOWN for each in (level, slope)):
+        notes, level, slope = (*notes, SEPARATED), None, None
     return Verdict(
-        state=state,
+        state=decision.state,
         rows=float(tally.total),
         events=float(tally.positives),
         counts=tally.counts,
         predicted=chance.mean,
         chance=chance.interval(0.95),
-        intercept=found[0],
-        slope=found[1] if parameters == 2 else None,
-        center=likelihood.center,
-        tolerance=(box.shift, box.stretch),
-        misfit=misfit if off_shape else None,
-        by_region=off_region,
-        off=off,
-        only_ends=only_ends,
+        intercept=level,
+        slope=slope,
+        center=decision.likelihood.center,
+        tolerance=(decision.box.shift, decision.box.stretch),
+        misfit=decision.misfit,
+        by_region=decision.by_region,
+        off=decision.off,
+        only_ends=decision.only_ends,
         gain=crossfitted_gain(evidence.folds, forward=evidence.forward, inflation=inflation) if both else None,
         forward=evidence.forward,
-        more_labels=needed,
+        more_labels=decision.more_labels,
         segments=scan_segments(evidence.segments, evidence.spreads) if evidence.segments else (),
         periods=_periods(evidence),
         inflation=inflation,
         clusters=clusters,
         groups=evidence.groups,
         ranking=auc(tally).value if both else None,
-        at_ends=at_ends,
+        at_ends=decision.at_ends,
         notes=notes,
     )
 
 
-def _parameter(
-    likelihood: Likelihood, comparison: Comparison | None, which: int, inflation: float, clusters: int | None
-) -> Parameter | None:
+def _parameter(decision: Decision, which: int) -> Parameter | None:
     """Estimate of intercept (0) or slope (1) and the ends of its own 95 % profile-likelihood interval."""
-    if comparison is None:
+    if decision.comparison is None:
         return None
-    best = comparison.best
+    likelihood, best, inflation = decision.likelihood, decision.comparison.best, decision.inflation
     value = best.shift if which == 0 else best.stretch
-    limit = float(np.sqrt(critical_value(0.95, 1, clusters) * inflation))
+    limit = float(np.sqrt(critical_value(0.95, 1, decision.clusters) * inflation))
     covariance = np.linalg.pinv(likelihood.information(best.shift, best.stretch)) * inflation
     se = float(np.sqrt(max(covariance[which, which], 0.0)))
     ends = [_profile_end(likelihood, which, value, sign * max(se, 1e-3), best.deviance, limit) for sign in (-1.0, 1.0)]
@@ -243,16 +198,3 @@ def _periods(evidence: Evidence) -> tuple[Segment, ...]:
 
 def _stretch(first: Any, last: Any) -> str:
     return str(first) if first == last else f"{first} to {last}"
-
-
-def _at_ends(tally: Tally) -> tuple[float, float]:
-    """Events at a score of exactly 0, and non-events at exactly 1."""
-    scores = tally.scores
-    zero, one = scores == 0.0, scores == 1.0
-    return float(tally.events[zero].sum()), float((tally.n[one] - tally.events[one]).sum())
-
-
-def _check_tolerance(tolerance: tuple[float, float]) -> None:
-    pair = np.asarray(tolerance, dtype=np.float64)
-    if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0.0).all()):
-        raise InputError(f"tolerance must be two positive numbers, for intercept and slope, got {tolerance!r}")

@@ -13,7 +13,8 @@ from scipy import special
 from calibrant.arrays import CalibrantWarning, InputError, Rows, check_rows
 from calibrant.numerics import Floats, logit
 from calibrant.tallies import cluster_buckets
-from calibrant.verdict.check import TOLERANCE, judge
+from calibrant.verdict.check import judge
+from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.evidence import evidence_of_rows
 from calibrant.verdict.verdict import Verdict, plain
 

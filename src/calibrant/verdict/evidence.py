@@ -18,7 +18,7 @@ from calibrant.tallies import CLUSTER_BUCKETS, GroupedTally, Tally, cluster_buck
 from calibrant.verdict.gain import FOLDS, random_folds
 from calibrant.verdict.segments import Spreads
 
-MOST_CELLS = 1 << 17
+MOST_ROWS = 1 << 17
 """More rows than this are counted on the grid of 65,536 cells: scores that agree to a thousandth share a cell."""
 
 PERIODS = 8
@@ -110,7 +110,7 @@ def evidence_of_rows(
 ) -> Evidence:
     """Tallies of checked rows of probabilities, by their groups, their time and the given segments."""
     rows = _in_effective_rows(rows)
-    grid = Grid() if len(rows.scores) > MOST_CELLS else None
+    grid = Grid() if len(rows.scores) > MOST_ROWS else None
     tally = Tally.from_rows(rows, grid)
     buckets = None if rows.groups is None else cluster_buckets(rows.groups)
     clusters = None if buckets is None else _grouped(rows, buckets, grid)
