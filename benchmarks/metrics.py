@@ -64,7 +64,7 @@ OTHERS: Mapping[str, Metric] = {
     "ecce": metrics.ecce,
     "spiegelhalter": metrics.spiegelhalter,
     "recalibration": metrics.recalibration,
-    "ici, n_bootstrap=0": partial(metrics.ici, n_bootstrap=0),
+    "ici, repetitions=0": partial(metrics.ici, repetitions=0),
 }
 
 

@@ -63,9 +63,9 @@ TRUTHS: dict[str, Callable[[Floats], Floats]] = {
 TESTS: dict[str, Callable[[Tally], tests.Finding]] = {
     "z": tests.spiegelhalter,
     "H-L": tests.hosmer_lemeshow,
-    "T-Cal": partial(tests.debiased_l2_test, simulations=DRAWS),
-    "range": partial(tests.ecce_test, kind="range", method="simulation", simulations=DRAWS),
-    "max": partial(tests.ecce_test, kind="max", method="simulation", simulations=DRAWS),
+    "T-Cal": partial(tests.debiased_l2_test, repetitions=DRAWS),
+    "range": partial(tests.ecce_test, kind="range", method="simulation", repetitions=DRAWS),
+    "max": partial(tests.ecce_test, kind="max", method="simulation", repetitions=DRAWS),
     "range~": partial(tests.ecce_test, kind="range", method="asymptotic"),
     "max~": partial(tests.ecce_test, kind="max", method="asymptotic"),
     "always": tests.always_valid_test,

@@ -1,4 +1,4 @@
-"""Small optimisers on cells: isotonic pooling and logistic regression in at most three parameters."""
+"""Small optimisers on cells: isotonic pooling and logistic regression in a few parameters."""
 
 from __future__ import annotations
 

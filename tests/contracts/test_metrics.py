@@ -23,7 +23,7 @@ VALUES: dict[str, Callable[..., Any]] = {
     "decompose": decompose,
     "decompose, log": lambda *data: decompose(*data, loss="log"),
     "decompose, bins": lambda *data: decompose(*data, method="bins"),
-    "ici": lambda *data: ici(*data, n_bootstrap=20),
+    "ici": lambda *data: ici(*data, repetitions=20),
     "net_benefit": net_benefit,
     "recalibration": recalibration,
     "validity_curve": validity_curve,

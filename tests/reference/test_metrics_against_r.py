@@ -127,7 +127,7 @@ def test_the_curve_by_local_lines_is_lowess_and_its_errors_are_those_of_val_prob
     # The lines of lowess(delta = 0) are fitted at each score, ours and R's default at about two in a hundredth of the
     # range.
     np.testing.assert_allclose(curve.rates, reference["exact"], atol=1e-3)
-    found = ici(tally, method="loess", n_bootstrap=0)
+    found = ici(tally, method="loess", repetitions=0)
     val_prob = numbers["val_prob"]
     assert (found.ici, found.e90, found.emax) == close((val_prob["Eavg"], val_prob["E90"], val_prob["Emax"]))
     assert found.e50 == close(reference["errors_default"]["median"])
@@ -143,7 +143,7 @@ def test_the_curve_by_splines_is_glm_on_rcs_with_harrells_knots(case: tuple[Tall
         np.testing.assert_allclose(calibration_curve(tally, at=at).rates, rates, rtol=1e-8)
         return
     np.testing.assert_allclose(calibration_curve(tally, at=reference["at"]).rates, reference["fitted"], rtol=1e-8)
-    found, errors = ici(tally, n_bootstrap=0), reference["errors"]
+    found, errors = ici(tally, repetitions=0), reference["errors"]
     assert (found.ici, found.e50) == close((errors["mean"], errors["median"]), 1e-8)
     assert (found.e90, found.emax) == close((errors["q90"], errors["max"]), 1e-8)
 
@@ -152,7 +152,7 @@ def test_the_curve_by_splines_is_glm_on_rcs_with_harrells_knots(case: tuple[Tall
 @pytest.mark.parametrize("method", ["spline", "loess"])
 def test_ici_is_near_that_of_austin_and_steyerberg_who_smooth_by_local_quadratics(name: str, method: str) -> None:
     columns, reference = _columns(name), NUMBERS["data"][name]["loess"]
-    found = ici(columns["score"], columns["y"], columns["weight"], method=method, n_bootstrap=0)
+    found = ici(columns["score"], columns["y"], columns["weight"], method=method, repetitions=0)
     assert found.ici == pytest.approx(reference["mean"], abs=0.01)
 
 

@@ -157,7 +157,7 @@ def test_isotonic_curve_and_errors_by_hand():
     s, y = [0.1, 0.2, 0.4, 0.9], [0, 1, 0, 1]
     curve = calibration_curve(s, y, method="isotonic", at=[0.0, 0.15, 0.3, 1.0])
     assert curve.rates.tolist() == [0.0, 0.0, 0.5, 1.0]
-    found = ici(s, y, method="isotonic", n_bootstrap=0)
+    found = ici(s, y, method="isotonic", repetitions=0)
     assert (found.ici, found.e50, found.emax) == pytest.approx((0.15, 0.1, 0.3))
     assert found.e90 == pytest.approx(0.1 + 0.7 * 0.2)  # R's and numpy's quantile: 0.9 * 3 = 2.7 ranks up
 
@@ -183,7 +183,7 @@ def test_the_spline_gives_up_knots_with_a_note():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_constant_score_has_its_rate_as_curve(method):
-    found = ici([0.5] * 4, [1, 1, 1, 0], method=method, n_bootstrap=0)
+    found = ici([0.5] * 4, [1, 1, 1, 0], method=method, repetitions=0)
     assert (found.ici, found.e50, found.e90, found.emax) == pytest.approx((0.25,) * 4)
 
 
@@ -192,14 +192,14 @@ def test_one_class_or_separated_classes_have_no_spline_but_a_loess():
         found = ici([0.1, 0.2, 0.3], y)
         assert math.isnan(found.ici)
         assert word in found.notes[0]
-        assert math.isfinite(ici([0.1, 0.2, 0.3], y, method="loess", n_bootstrap=0).ici)
+        assert math.isfinite(ici([0.1, 0.2, 0.3], y, method="loess", repetitions=0).ici)
     assert calibration_curve([0.1, 0.2], [0, 0]).to_dict()["rates"][0] is None
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_one_row_and_two_rows(method):
     for s, y in (([0.3], [1]), ([0.3, 0.6], [1, 0]), ([0.0, 1.0], [1, 0])):
-        found = ici(s, y, method=method, n_bootstrap=5)
+        found = ici(s, y, method=method, repetitions=5)
         assert found.method == method
         assert len(str(found).splitlines()) >= 1
 
@@ -212,8 +212,8 @@ def test_weights_are_repetition_for_curves(method, data):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        weighted = ici(s / 8, y, w, method=method, n_bootstrap=0)
-        repeated = ici(np.repeat(s / 8, w), np.repeat(y, w), method=method, n_bootstrap=0)
+        weighted = ici(s / 8, y, w, method=method, repetitions=0)
+        repeated = ici(np.repeat(s / 8, w), np.repeat(y, w), method=method, repetitions=0)
     for name in ("ici", "e50", "e90", "emax"):
         assert getattr(weighted, name) == pytest.approx(getattr(repeated, name), abs=1e-9, nan_ok=True)
     assert weighted.notes == repeated.notes
@@ -223,21 +223,21 @@ def test_weights_are_repetition_for_curves(method, data):
 def test_importance_weights_grid_and_many_cells(method):
     s, y = world(70_000, seed=3)
     w = np.random.default_rng(1).random(3000)
-    exact = ici(s, y, method=method, n_bootstrap=0)
-    grid = ici(Tally.from_arrays(s, y, grid=Grid()), method=method, n_bootstrap=0)
+    exact = ici(s, y, method=method, repetitions=0)
+    grid = ici(Tally.from_arrays(s, y, grid=Grid()), method=method, repetitions=0)
     assert grid.ici == pytest.approx(exact.ici, rel=1e-3)
-    few = ici(s[:3000], y[:3000], w, method=method, n_bootstrap=0).ici
-    assert ici(s[:3000], y[:3000], w * 1e6, method=method, n_bootstrap=0).ici == pytest.approx(few, rel=1e-6)
+    few = ici(s[:3000], y[:3000], w, method=method, repetitions=0).ici
+    assert ici(s[:3000], y[:3000], w * 1e6, method=method, repetitions=0).ici == pytest.approx(few, rel=1e-6)
     assert few == pytest.approx(exact.ici, abs=0.03)
 
 
 @pytest.mark.parametrize("method", ["spline", "isotonic"])
 def test_bootstrap_errors_are_those_of_fresh_samples(method):
-    spread = np.std([ici(*world(1500, seed), method=method, n_bootstrap=0).ici for seed in range(60)])
-    found = ici(*world(1500), method=method, n_bootstrap=100)
+    spread = np.std([ici(*world(1500, seed), method=method, repetitions=0).ici for seed in range(60)])
+    found = ici(*world(1500), method=method, repetitions=100)
     assert found.se[0] == pytest.approx(spread, rel=0.4)
-    assert ici(*world(1500), method=method, n_bootstrap=100) == found
-    assert ici(*world(1500), method=method, n_bootstrap=100, random_state=1).se != found.se
+    assert ici(*world(1500), method=method, repetitions=100) == found
+    assert ici(*world(1500), method=method, repetitions=100, random_state=1).se != found.se
 
 
 def test_quantiles_of_repeated_rows_are_numpys():
@@ -252,8 +252,8 @@ def test_bad_options_are_refused():
         calibration_curve([0.5], [1], method="gam")
     with pytest.raises(InputError, match="at must be"):
         calibration_curve([0.5], [1], at=[1.5])
-    with pytest.raises(InputError, match="n_bootstrap"):
-        ici([0.5], [1], n_bootstrap=-1)
+    with pytest.raises(InputError, match="repetitions"):
+        ici([0.5], [1], repetitions=-1)
 
 
 def test_a_curve_prints_and_writes_itself():

@@ -131,7 +131,7 @@ def test_a_simulated_p_value_is_near_the_exact_one() -> None:
     ]
     exact = sum(p for value, p in law if value >= spread(events) - 1e-9)
     rows = tally(np.repeat(s, n), [1, 1, 1, 1, 0, 1, 0, 0, 0, 0])
-    found = ecce_test(rows, simulations=20_000)
+    found = ecce_test(rows, repetitions=20_000)
     assert found.p_value == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000))
     assert 0.01 < exact < 0.2
 
@@ -300,7 +300,7 @@ def test_bad_options_are_refused() -> None:
     rows = sample(20)
     for call in (
         lambda: debiased_l2_test(*rows, n_bins=0),
-        lambda: debiased_l2_test(*rows, simulations=0),
+        lambda: debiased_l2_test(*rows, repetitions=0),
         lambda: ecce_test(*rows, kind="mean"),
         lambda: ecce_test(*rows, method="bootstrap"),
         lambda: always_valid_test(*rows, edges=[0.5, 0.2]),

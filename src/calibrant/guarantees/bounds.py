@@ -63,8 +63,8 @@ def clopper_pearson(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     """
     k, m = _counts(events, n)
     with np.errstate(invalid="ignore"):
-        low = np.where(k > 0, special.betaincinv(np.maximum(k, 1.0), np.maximum(m - k + 1.0, 1.0), alpha / 2), 0.0)
-        high = np.where(k < m, special.betainccinv(k + 1.0, np.maximum(m - k, 1.0), alpha / 2), 1.0)
+        low = np.where(k > 0, special.betaincinv(np.where(k > 0, k, 1.0), np.maximum(m - k + 1.0, 1.0), alpha / 2), 0.0)
+        high = np.where(k < m, special.betainccinv(k + 1.0, np.where(m > k, m - k, 1.0), alpha / 2), 1.0)
     return low, np.where(m > 0, high, 1.0)
 
 

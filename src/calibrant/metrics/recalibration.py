@@ -257,7 +257,7 @@ def ici(
     sample_weight: ArrayLike | None = None,
     *,
     method: Method = "spline",
-    n_bootstrap: int = 200,
+    repetitions: int = 200,
     random_state: int = 0,
 ) -> CurveErrors:
     r"""Integrated calibration index and its kin: distances of the flexible curve from the diagonal.
@@ -271,7 +271,7 @@ def ici(
     ----------
     method
         The smoother, as in :func:`calibration_curve`.
-    n_bootstrap
+    repetitions
         Samples of rows behind the standard errors; 0 leaves them out.
     random_state
         Seed of the bootstrap.
@@ -282,7 +282,7 @@ def ici(
     errors. Weights as in :func:`calibration_curve`; the bootstrap draws as many rows as the effective size.
     Guarantee: no finite-sample guarantee. All four are biased upwards, as distances are: the curve of a calibrated
     model is not the diagonal either.
-    Cost: one fit and a sort of the cells; then ``n_bootstrap`` fits on at most 1,000 cells.
+    Cost: one fit and a sort of the cells; then ``repetitions`` fits on at most 1,000 cells.
     References: Austin and Steyerberg (2019), The Integrated Calibration Index (ICI) and related metrics for quantifying
     the calibration of logistic regression models.
 
@@ -291,15 +291,15 @@ def ici(
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.random(2000)
     >>> y = (rng.random(2000) < scores**1.5).astype(int)
-    >>> print(ici(scores, y, n_bootstrap=0))
+    >>> print(ici(scores, y, repetitions=0))
     ICI 0.1008, E50 0.1174, E90 0.1544, Emax 0.1557; spline curve
     """
     check_option("method", method, get_args(Method))
-    if not is_whole(n_bootstrap) or n_bootstrap < 0:
-        raise InputError(f"n_bootstrap must be a whole number from 0 on, got {n_bootstrap!r}")
+    if not is_whole(repetitions) or repetitions < 0:
+        raise InputError(f"repetitions must be a whole number from 0 on, got {repetitions!r}")
     tally = _compact(tally_of(scores, y, sample_weight))
     values, notes = _distances(method, tally.scores, tally.n, tally.events)
-    se = None if n_bootstrap == 0 else _bootstrap(tally, method, n_bootstrap, random_state)
+    se = None if repetitions == 0 else _bootstrap(tally, method, repetitions, random_state)
     mean, half, most, largest = values.tolist()
     return CurveErrors(method, mean, half, most, largest, se, notes)
 

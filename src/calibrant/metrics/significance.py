@@ -186,7 +186,7 @@ def debiased_l2_test(
     sample_weight: ArrayLike | None = None,
     *,
     n_bins: int | None = None,
-    simulations: int = 999,
+    repetitions: int = 999,
     random_state: int = 0,
 ) -> Finding:
     r"""T-Cal: the debiased squared calibration error over bins, adaptive to how rough the error is.
@@ -205,7 +205,7 @@ def debiased_l2_test(
     ----------
     n_bins
         One number of bins instead of the adaptive set.
-    simulations
+    repetitions
         R; the p-value is never below 1 / (1 + R).
     random_state
         Used together with the tally's fingerprint, so that the order of rows does not matter.
@@ -238,7 +238,7 @@ def debiased_l2_test(
     name = f"debiased L2 test (T-Cal), {'1 to ' if n_bins is None else ''}{levels[-1]} bins"
     if not largest.levels:
         return _finding(name, math.nan, math.nan, tally, "no bin holds two rows with scores inside (0, 1)")
-    return _finding(name, *_monte_carlo(largest, s, n, events, simulations, _rng(tally, random_state)), tally)
+    return _finding(name, *_monte_carlo(largest, s, n, events, repetitions, _rng(tally, random_state)), tally)
 
 
 def ecce_test(
@@ -248,7 +248,7 @@ def ecce_test(
     *,
     kind: Kind = "range",
     method: Literal["auto", "asymptotic", "simulation"] = "auto",
-    simulations: int = 999,
+    repetitions: int = 999,
     random_state: int = 0,
 ) -> Finding:
     r"""Test by cumulative differences: no bins, no kernel, no smoothness.
@@ -267,7 +267,7 @@ def ecce_test(
         ``"asymptotic"``: the Brownian law. ``"simulation"``: labels drawn from the scores, as in
         :func:`debiased_l2_test`. ``"auto"``: simulation when :math:`\sum s (1 - s) < 100`, unless rows have importance
         weights.
-    simulations, random_state
+    repetitions, random_state
         As in :func:`debiased_l2_test`.
 
     Notes
@@ -310,8 +310,8 @@ def ecce_test(
         high, low = np.maximum(path.max(axis=1), 0.0), np.minimum(path.min(axis=1), 0.0)
         return np.asarray((np.maximum(high, -low) if kind == "max" else high - low) / math.sqrt(variance))
 
-    found = _monte_carlo(reach, s, n, events, simulations, _rng(tally, random_state))
-    return _finding(name, *found, tally, f"p-value from {simulations:,} simulations")
+    found = _monte_carlo(reach, s, n, events, repetitions, _rng(tally, random_state))
+    return _finding(name, *found, tally, f"p-value from {repetitions:,} simulations")
 
 
 def always_valid_test(
@@ -477,17 +477,17 @@ def _monte_carlo(
     s: Floats,
     n: NDArray[np.int64],
     events: NDArray[np.int64],
-    simulations: int,
+    repetitions: int,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
     """The statistic of the labels seen, and its p-value among labels drawn from the scores."""
-    if not is_whole(simulations) or simulations < 1:
-        raise InputError(f"simulations must be a whole number from 1 on, got {simulations!r}")
+    if not is_whole(repetitions) or repetitions < 1:
+        raise InputError(f"repetitions must be a whole number from 1 on, got {repetitions!r}")
     value = float(statistic(events[None, :].astype(np.float64))[0])
     single, reached = bool((n == 1).all()), 0
-    for part in chunks(int(simulations), max(1, 2**21 // len(s))):
+    for part in chunks(int(repetitions), max(1, 2**21 // len(s))):
         shape = (part.stop - part.start, len(s))
         drawn = (rng.random(shape) < s) if single else rng.binomial(n, s, size=shape)
         # Equal labels must count as equal, whatever order their sums were taken in.
         reached += int((statistic(drawn.astype(np.float64)) >= value - 1e-9 * max(1.0, abs(value))).sum())
-    return value, (1 + reached) / (1 + int(simulations))
+    return value, (1 + reached) / (1 + int(repetitions))

@@ -37,6 +37,9 @@ MOST_GRADES, ROWS_PER_GRADE = 20, 2
 
 LOSS_PARTS = ("miscalibration", "discrimination", "uncertainty", "loss")
 
+SAMPLES, SAMPLES_OF_MANY, MANY = 200, 60, 100_000
+"""Bootstrap samples of the curve, and fewer from this many rows on: its standard error is then small in any case."""
+
 ODDS = 2.0 ** np.arange(-3, 4)
 """Thresholds of the decision curve, as multiples of the odds of the event."""
 
@@ -72,7 +75,7 @@ def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_s
         "decompositions": [_parts(decompose(tally, loss=loss)) for loss in ("brier", "log")],
         "errors": _errors(tally, random_state),
         "recalibration": recalibration(tally).to_dict(),
-        "curve": ici(tally, random_state=random_state).to_dict(),
+        "curve": _curve(tally, random_state),
         "tests": _tests(tally, random_state),
         "decisions": net_benefit(tally, thresholds=_thresholds(tally)).to_dict(),
         "reliability": display.data,
@@ -171,6 +174,11 @@ def _errors(tally: Tally, random_state: int) -> list[dict[str, Any]]:
         ecce(tally),
     )
     return [estimate.to_dict() for estimate in found]
+
+
+def _curve(tally: Tally, random_state: int) -> dict[str, Any]:
+    samples = SAMPLES if tally.effective_size < MANY else SAMPLES_OF_MANY
+    return ici(tally, repetitions=samples, random_state=random_state).to_dict() | {"bootstrap_samples": samples}
 
 
 def _tests(tally: Tally, random_state: int) -> list[dict[str, Any]]:

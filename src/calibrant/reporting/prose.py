@@ -102,8 +102,8 @@ def _steps(numbers: Mapping[str, Any]) -> list[str]:
         + ("exact where that is cheap and else " if _plain(numbers) else "widened in the same way, ")
         + "normal with a correction for skewness (Volkova 1996).",
         "Intercept, slope and E/O: maximum likelihood and the delta method (Steyerberg 2019; Debray et al. 2017); "
-        "distances of the curve: a restricted cubic spline of the log-odds with 200 bootstrap samples (Austin and "
-        "Steyerberg 2019).",
+        "distances of the curve: a restricted cubic spline of the log-odds with "
+        f"{numbers['curve']['bootstrap_samples']} bootstrap samples (Austin and Steyerberg 2019).",
         "Errors: ECE (Naeini, Cooper and Hauskrecht 2015), debiased error (Kumar, Liang and Ma 2019), PDE (Torabian "
         "2023), smECE (Blasiok and Nakkiran 2023), ECCE (Arrieta-Ibarra et al. 2022). AUC: standard error by DeLong, "
         "DeLong and Clarke-Pearson (1988).",

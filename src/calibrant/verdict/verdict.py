@@ -215,7 +215,7 @@ class Verdict:
         unit = "rows" if self.counts else "effective rows"
         within = ""
         if self.state == "calibrated" and not self.chance[0] <= self.events <= self.chance[1]:
-            within = " That is more than chance, and less than tolerated."
+            within = " That is beyond chance, and within the tolerance."
         said = [
             f"Predicted {self.predicted:,.0f} events, {self.events:,.0f} happened; chance alone gives "
             f"{self.chance[0]:,.0f} to {self.chance[1]:,.0f} ({self.rows:,.0f} {unit}).{within}"
