@@ -21,6 +21,7 @@ from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.metrics.scores import (
     AT_MEANS,
     NO_WIDTH,
+    DecisionCurve,
     accuracy,
     auc,
     brier,
@@ -139,7 +140,7 @@ def test_net_benefit_by_hand() -> None:
     # what each row is worth at 0.25, 0.4 and 0.5
     worth = np.array([[0, 1, -1 / 3, 1, 1], [0, 1, -2 / 3, 1, 1], [0, 0, 0, 1, 1]])
     assert curve.se == pytest.approx(worth.std(axis=1, ddof=1) / math.sqrt(5))
-    assert str(curve).startswith("Net benefit: the model beats treating all and none at 3 of 3 thresholds, between")
+    assert str(curve).startswith("Net benefit: the model beats treating all and none at 3 of 3 thresholds: ")
     assert curve.to_dict()["treat_none"] == 0.0
     with pytest.raises(FrozenInstanceError):
         curve.treat_none = 1.0
@@ -466,3 +467,9 @@ def test_refinement_is_at_most_the_brier_score_and_what_binning_may_cost(data: l
     """002 Lemma 6.2: with bins of width w, at most the Brier score + w + w^2 / 4."""
     tally = quiet(Tally.from_arrays, [row[0] / 20 for row in data], [row[1] for row in data])
     assert refinement(tally, n_bins=n_bins).value <= brier(tally).value + 1 / n_bins + 0.25 / n_bins**2 + 1e-12
+
+
+def test_stretches_where_a_model_is_useful_are_named_apart() -> None:
+    at, model = np.array([0.1, 0.2, 0.3, 0.4, 0.5]), np.array([0.1, 0.3, 0.3, 0.0, 0.1])
+    curve = DecisionCurve(at, model, np.zeros(5), np.array([0.2, 0.2, 0.2, 0.2, 0.0]))
+    assert str(curve).split("\n")[0].endswith("at 3 of 5 thresholds: 0.2 to 0.3, 0.5")

@@ -20,6 +20,7 @@ from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 NO_WIDTH = "no interval: all rows show the same value, and the standard error of 0 is silent about rows not seen"
+MOST_STRETCHES = 4
 AT_MEANS = "computed as if every row had its bin's mean score"
 
 
@@ -289,9 +290,14 @@ class DecisionCurve:
 
     def __str__(self) -> str:
         """One sentence, and a table of at most nine thresholds."""
-        useful = self.thresholds[self.useful]
-        where = f", between {useful[0]:.4g} and {useful[-1]:.4g}" if len(useful) else ""
-        told = f"Net benefit: the model beats treating all and none at {len(useful)} of {len(self.model)} thresholds"
+        edges = np.flatnonzero(np.diff(self.useful, prepend=False, append=False)).reshape(-1, 2)
+        stretches = [(self.thresholds[start], self.thresholds[stop - 1]) for start, stop in edges]
+        shares = [
+            f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in stretches[:MOST_STRETCHES]
+        ]
+        count = int(np.count_nonzero(self.useful))
+        told = f"Net benefit: the model beats treating all and none at {count} of {len(self.model)} thresholds"
+        where = f": {', '.join(named)}{', ...' if len(ends) > MOST_STRETCHES else ''}" if named else ""
         shown = np.unique(np.linspace(0, len(self.model) - 1, 9).round().astype(int))
         rows = (f"{self.thresholds[i]:>9.4g}{self.model[i]:>11.4f}{self.treat_all[i]:>11.4f}" for i in shown)
         return "\n".join([told + where, f"{'threshold':>9}{'model':>11}{'treat all':>11}", *rows])
