@@ -291,10 +291,8 @@ class DecisionCurve:
     def __str__(self) -> str:
         """One sentence, and a table of at most nine thresholds."""
         edges = np.flatnonzero(np.diff(self.useful, prepend=False, append=False)).reshape(-1, 2)
-        stretches = [(self.thresholds[start], self.thresholds[stop - 1]) for start, stop in edges]
-        shares = [
-            f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in stretches[:MOST_STRETCHES]
-        ]
+        ends = [(self.thresholds[start], self.thresholds[stop - 1]) for start, stop in edges]
+        named = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends[:MOST_STRETCHES]]
         count = int(np.count_nonzero(self.useful))
         told = f"Net benefit: the model beats treating all and none at {count} of {len(self.model)} thresholds"
         where = f": {', '.join(named)}{', ...' if len(ends) > MOST_STRETCHES else ''}" if named else ""
