@@ -49,7 +49,7 @@ def check(
 
     - *calibrated*: the joint 95 % likelihood region of intercept and slope lies inside the tolerance;
     - *miscalibrated*: the 96 % region lies wholly outside it, or events in a tail or a stretch of the scores are beyond
-      what any tolerated model explains, at 1 %;
+      what any tolerated model explains, at 1 %; so are scores of 0 and 1 only that labels contradict;
     - *cannot tell*: neither; then about how many more labels would probably settle it, if the model is calibrated or
       off by twice the tolerance (near the tolerance it takes more, and no number may do). One class only is always
       this.
