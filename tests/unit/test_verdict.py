@@ -484,3 +484,11 @@ def test_names_without_a_frame_are_recognised() -> None:
     for keywords in ({"by": "country"}, {"groups": "patient"}, {"time": "month"}):
         with pytest.raises(InputError, match="looks like the name of a column"):
             check(scores, labels, **keywords)
+
+
+def test_a_segment_column_may_be_called_time() -> None:
+    scores, labels = world(600)
+    half, month = np.arange(600) % 2, np.arange(600) // 60
+    verdict = check(scores, labels, by={"time": half}, time=month, groups=np.arange(600) // 3)
+    assert {segment.value for segment in verdict.segments} == {0, 1}
+    assert len(verdict.periods) == 8

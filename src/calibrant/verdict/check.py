@@ -191,7 +191,7 @@ def _periods(evidence: Evidence) -> tuple[Segment, ...]:
     """Stretches of time in their order, named by their first and last moment."""
     if evidence.periods is None:
         return ()
-    found = sorted(scan_segments({"time": evidence.periods}, evidence.spreads), key=lambda period: period.value)
+    found = sorted(scan_segments({"time": evidence.periods}, evidence.period_spreads), key=lambda period: period.value)
     ends = evidence.period_ends
     return tuple(replace(each, value=_stretch(each.value, ends.get(each.value, each.value))) for each in found)
 

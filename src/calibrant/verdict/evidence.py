@@ -16,6 +16,7 @@ from calibrant.arrays.sides import side_column
 from calibrant.numerics import Floats, Grid, expit
 from calibrant.tallies import CLUSTER_BUCKETS, GroupedTally, Tally, cluster_buckets
 from calibrant.verdict.gain import FOLDS, random_folds
+from calibrant.verdict.inflation import between_buckets
 from calibrant.verdict.segments import Spreads
 
 MOST_ROWS = 1 << 17
@@ -41,7 +42,8 @@ class Evidence:
     groups: int | None = None
     """Distinct groups behind the cluster buckets."""
     spreads: Spreads | None = None
-    """With groups: how events vary between cluster buckets, by segment and period."""
+    period_spreads: Spreads | None = None
+    """With groups: how events vary between cluster buckets, by segment and by period."""
     notes: tuple[str, ...] = ()
 
 
@@ -126,11 +128,12 @@ def evidence_of_rows(
         folds, forward = tuple(_grouped(rows, _shuffled(rows, random_state), grid).values()), False
     by = {name: _grouped(rows, column, Grid(4) if grid else None) for name, column in (segments or {}).items()}
     groups = None if rows.groups is None else len(np.unique(rows.groups))
-    spreads = None
+    spreads = period_spreads = None
     if buckets is not None:
-        columns = {**(segments or {}), **({} if starts is None else {"time": starts})}
-        spreads = {name: _spreads(rows, column, buckets) for name, column in columns.items()}
-    return Evidence(tally, folds, forward, clusters, by, periods, ends, groups, spreads, (*rows.notes[1:], *said))
+        spreads = {name: _spreads(rows, column, buckets) for name, column in (segments or {}).items()}
+        period_spreads = {} if starts is None else {"time": _spreads(rows, starts, buckets)}
+    notes = (*rows.notes[1:], *said)
+    return Evidence(tally, folds, forward, clusters, by, periods, ends, groups, spreads, period_spreads, notes)
 
 
 def _in_effective_rows(rows: Rows) -> Rows:
@@ -148,9 +151,7 @@ def _spreads(rows: Rows, column: NDArray[Any], buckets: NDArray[np.int64]) -> di
     w = np.ones(len(place)) if rows.weights is None else rows.weights.astype(np.float64)
     sums = [np.bincount(place, part, minlength=size) for part in (w, w * rows.labels, w * rows.scores)]
     total, events, predicted = (part.reshape(len(values), CLUSTER_BUCKETS) for part in sums)
-    ratio = events.sum(axis=1, keepdims=True) / np.maximum(predicted.sum(axis=1, keepdims=True), 1e-300)
-    filled = np.count_nonzero(total, axis=1)
-    variance = ((events - ratio * predicted) ** 2).sum(axis=1) * filled / np.maximum(filled - 1, 1)
+    variance, filled = between_buckets(total, events, predicted)
     return dict(zip(values.tolist(), zip(variance.tolist(), filled.tolist(), strict=True), strict=True))
 
 
@@ -212,7 +213,7 @@ def _columns(frame: Any, names: list[str]) -> dict[str, Any]:
     except TypeError:
         raise InputError(
             f"score= and label= name columns of a frame, and {type(frame).__name__} is none: pass a pandas, polars, "
-            "pyarrow, DuckDB or Spark frame, or arrays without them"
+            "pyarrow or DuckDB frame, or arrays without them"
         ) from None
     there = rows.collect_schema().names()
     missing = [name for name in names if name not in there]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.numerics import Floats, expit, logit
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.likelihood import Likelihood, Point
 
 FEWEST_CLUSTERS = 5
+FEWEST_IN_PART = 10
+"""A segment, a period or a stretch of the scores with rows from fewer cluster buckets is never said to be off."""
 
 
 def weight_inflation(tally: Tally, likelihood: Likelihood) -> float:
@@ -33,6 +38,15 @@ def cluster_inflation(clusters: GroupedTally, likelihood: Likelihood, best: Poin
     scores = scores - scores.mean(axis=0)
     middle = np.einsum("bi,bj->ij", scores, scores) * len(scores) / max(len(scores) - 1, 1)
     return max(_largest(likelihood.information(best.shift, best.stretch), middle, likelihood.spread), 1.0)
+
+
+def between_buckets(
+    rows: NDArray[Any], events: NDArray[Any], predicted: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Variance of the events between buckets, the last axis, around their own ratio; and how many hold rows."""
+    ratio = events.sum(axis=-1, keepdims=True) / np.maximum(predicted.sum(axis=-1, keepdims=True), 1e-300)
+    filled = np.asarray(np.count_nonzero(rows, axis=-1))
+    return ((events - ratio * predicted) ** 2).sum(axis=-1) * filled / np.maximum(filled - 1, 1), filled
 
 
 def _score_sums(tally: Tally, likelihood: Likelihood, best: Point) -> Floats:

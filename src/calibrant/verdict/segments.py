@@ -12,6 +12,7 @@ from scipy import special
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.tallies import GroupedTally
+from calibrant.verdict.inflation import FEWEST_IN_PART
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,6 @@ class Segment:
 Spreads = Mapping[str, Mapping[Any, tuple[float, int]]]
 """By column and value: variance of the events between cluster buckets, and how many buckets hold rows."""
 
-FEWEST_CLUSTERS = 10
-
 
 def scan_segments(columns: Mapping[str, GroupedTally], spreads: Spreads | None = None) -> tuple[Segment, ...]:
     """Every segment, the least explicable by chance first; with ``spreads``, by Student's law over cluster buckets."""
@@ -78,7 +77,7 @@ def scan_segments(columns: Mapping[str, GroupedTally], spreads: Spreads | None =
 def _between_clusters(
     chance: Chance, events: float, variance: float, buckets: int
 ) -> tuple[float, tuple[float, float]]:
-    if buckets < FEWEST_CLUSTERS:
+    if buckets < FEWEST_IN_PART:
         return 1.0, (0.0, chance.total)
     sd = float(np.sqrt(max(variance, chance.variance)))
     half = sd * float(special.stdtrit(buckets - 1, 0.975))

@@ -11,14 +11,11 @@ from scipy import special
 
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally
+from calibrant.verdict.inflation import FEWEST_IN_PART, between_buckets
 from calibrant.verdict.likelihood import Box, Likelihood
 
 TAILS = (0.01, 0.05, 0.20)
 STRETCHES = ((0.2, 0.4), (0.4, 0.6), (0.6, 0.8))
-
-
-FEWEST_CLUSTERS = 10
-"""A stretch with rows from fewer cluster buckets is not judged."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def _at_least(k: float, m: float, p: float) -> float:
     """Bound on the probability of ``k`` or more events among ``m`` rows of mean probability ``p``."""
     if 0.0 < k <= 1.0:
         return min(1.0, m * p)
-    if k < m * p + 1.0 or not np.isfinite(m):
+    if k < m * p + 1.0:
         return 1.0
     return float(special.betainc(k, m - k + 1.0, p))
 
@@ -95,7 +92,7 @@ class Spread:
 
     def tail(self, excess: float) -> float:
         """Chance of an excess at least as large, by Student's law; 1 where too few buckets could say."""
-        if self.buckets < FEWEST_CLUSTERS or not self.sd > 0.0:
+        if self.buckets < FEWEST_IN_PART or not self.sd > 0.0:
             return 1.0
         return float(special.stdtr(self.buckets - 1, -excess / self.sd))
 
@@ -120,11 +117,9 @@ def _range_sums(tally: Tally, keys: NDArray[Any], starts: NDArray[Any], stops: N
 
 def _between_buckets(rows: Floats, events: Floats, predicted: Floats) -> Spread:
     """How events vary between buckets, around the stretch's own ratio; never less than independent rows would."""
-    filled = int(np.count_nonzero(rows))
+    variance, filled = between_buckets(rows, events, predicted)
     total, hits = float(rows.sum()), float(events.sum())
-    residual = events - predicted * (hits / max(float(predicted.sum()), 1e-300))
-    variance = float((residual**2).sum()) * filled / max(filled - 1, 1)
-    return Spread(float(np.sqrt(max(variance, hits * (1.0 - hits / total)))), filled)
+    return Spread(float(np.sqrt(max(float(variance), hits * (1.0 - hits / total)))), int(filled))
 
 
 def _ranges(n: Floats) -> list[Range]:

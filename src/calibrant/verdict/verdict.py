@@ -65,9 +65,10 @@ class Verdict:
     gain
         Cross-fitted log loss before and after recalibration.
     more_labels
-        About how many more labels would settle it; None when it is settled, or when no number would.
+        About how many more labels would probably settle it; None when it is settled, or when no number would.
     segments, periods
-        What was predicted and what happened by segment and by stretch of time, the least explicable by chance first.
+        What was predicted and what happened: segments with the least explicable by chance first, stretches of time in
+        their order.
     inflation, clusters, groups
         By how much weights and clusters widen the region; number of hash buckets of clusters, and of distinct groups.
     ranking
