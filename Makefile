@@ -47,6 +47,8 @@ bench: venv
 	$(BIN)/python benchmarks/certificates.py --quick
 	$(BIN)/python benchmarks/metrics.py --quick --gate
 	$(BIN)/python benchmarks/significance.py --quick
+	$(BIN)/python benchmarks/store.py --quick --gate
+	$(BIN)/python benchmarks/engine.py --quick --gate
 
 test: venv
 	$(BIN)/python -m pytest

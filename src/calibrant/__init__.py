@@ -24,6 +24,7 @@ _HOMES = {
     "Refusal": "guarantees.certificates",
     "ReliabilityDisplay": "displays",
     "Tally": "tallies",
+    "TallyStore": "engine",
     "ValidityDisplay": "displays",
     "Verdict": "verdict",
     "check": "verdict",
@@ -33,6 +34,7 @@ _HOMES = {
     "metrics": "",
     "plan": "guarantees.planning",
     "report": "reporting",
+    "tally": "engine",
 }
 
 __all__ = sorted(_HOMES)

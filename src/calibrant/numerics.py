@@ -100,7 +100,11 @@ OCTAVES = 31
 POSITION_BITS = 30
 """Bits of position inside an octave that offsets keep, on every grid."""
 
-_FIRST_OCTAVE = (1023 - 32) << POSITION_BITS  # float64 exponent field of 2^-32, above 30 bits of mantissa
+TINY = 2.0**-32
+"""Positive q below this share one cell."""
+
+FIRST_OCTAVE = (1023 - 32) << POSITION_BITS
+"""Exponent field of the double 2^-32 above the leading bits of its mantissa: where the octaves' bit patterns begin."""
 
 
 @dataclass(frozen=True)
@@ -171,10 +175,10 @@ class Grid:
         np.minimum(q, s, out=q)  # s itself below 0.5, where 1 - s is larger
         offset = q.view(np.int64) >> (52 - POSITION_BITS)
         drop = POSITION_BITS - self.bits
-        code = (OCTAVES << self.bits) + (_FIRST_OCTAVE >> drop) - (offset >> drop)
+        code = (OCTAVES << self.bits) + (FIRST_OCTAVE >> drop) - (offset >> drop)
         offset &= (1 << drop) - 1
-        if len(q) and q.min() < 2.0**-32:
-            small = np.flatnonzero(q < 2.0**-32)
+        if len(q) and q.min() < TINY:
+            small = np.flatnonzero(q < TINY)
             code[small] = np.where(q[small] > 0.0, self.top - 1, self.top)
             offset[small] = np.floor(q[small] * 2.0**62).astype(np.int64)
         sign = s.view(np.int64)  # 2 from the exponent of 0.5 on, else 0, in the two top bits after an octave's shift
@@ -192,7 +196,7 @@ class Grid:
         scale = np.ldexp(1.0, -octave)
         edge = scale * (1.0 + (cell & ((1 << self.bits) - 1)) * 2.0**-self.bits)
         width = scale * 2.0**-self.bits
-        edge, width = np.where(cell < 0, 0.0, edge), np.where(cell == -1, 2.0**-32, width)
+        edge, width = np.where(cell < 0, 0.0, edge), np.where(cell == -1, TINY, width)
         return edge, np.where((magnitude == 0) | (cell == -2), 0.0, width)
 
     def scores(self, codes: NDArray[Any], mean_offset: Floats) -> Floats:

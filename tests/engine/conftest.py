@@ -1,13 +1,13 @@
-"""Engines, started once: DuckDB in memory and Spark on two local threads."""
+"""Engines, started once: frames in memory, DuckDB, and Spark on local threads, on two workers and over Connect."""
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.engine.clusters import QUICK, Cluster, ConnectServer, Driver, Read, classic_session, connect_session, reads
 
 
 @pytest.fixture(scope="session")
@@ -22,23 +22,86 @@ def duck() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session without web interface, logs or large shuffles."""
-    sql = pytest.importorskip("pyspark.sql")
-    scratch = tmp_path_factory.mktemp("spark")
-    quiet = scratch / "log4j2.properties"
-    quiet.write_text("rootLogger.level = off\n", encoding="utf-8")
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    session = (
-        sql.SparkSession.builder.master("local[2]")
-        .appName("calibrant-tests")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet.as_uri()}")
-        .config("spark.local.dir", str(scratch))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    pytest.importorskip("pyspark")
+    session = classic_session("local[2]", tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A standalone master with two workers."""
+    pytest.importorskip("pyspark")
+    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def standalone(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver of the two workers, in a process of its own."""
+    conf = {"spark.driver.memory": "768m", "spark.executor.memory": "600m", "spark.executor.extraJavaOptions": QUICK}
+    with Driver(cluster.url, tmp_path_factory.mktemp("driver"), conf) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark Connect session."""
+    pytest.importorskip("pyspark")
+    with ConnectServer(tmp_path_factory.mktemp("connect")) as server:
+        session = connect_session(server.url)
+        yield session
+        session.stop()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A name, and the way to run ``job(read, ...)`` there, where ``read`` makes a frame of Parquet files."""
+
+    name: str
+    run: Callable[..., Any]
+
+
+def _pandas(arrow: bool) -> Read:
+    pd, pads = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.dataset")
+    # Without Arrow, pandas has no type for dates: they are timestamps at midnight.
+    options = {"types_mapper": pd.ArrowDtype} if arrow else {"date_as_object": False}
+    return lambda paths: pads.dataset(list(paths)).to_table().to_pandas(**options)
+
+
+def _polars(lazy: bool) -> Read:
+    pl = pytest.importorskip("polars")
+    read = pl.scan_parquet if lazy else pl.read_parquet
+    return lambda paths: read(list(paths))
+
+
+def _pyarrow() -> Read:
+    pads = pytest.importorskip("pyarrow.dataset")
+    return lambda paths: pads.dataset(list(paths)).to_table()
+
+
+def _duckdb(threads: int) -> Read:
+    connection = pytest.importorskip("duckdb").connect(config={"threads": threads})
+    return lambda paths: connection.read_parquet(list(paths))
+
+
+IN_MEMORY: dict[str, Callable[[], Read]] = {
+    "pandas": lambda: _pandas(arrow=False),
+    "pandas-arrow": lambda: _pandas(arrow=True),
+    "polars": lambda: _polars(lazy=False),
+    "polars-lazy": lambda: _polars(lazy=True),
+    "pyarrow": _pyarrow,
+    "duckdb-1-thread": lambda: _duckdb(1),
+    "duckdb-2-threads": lambda: _duckdb(2),
+}
+ON_SPARK = {"spark-local": "spark", "spark-standalone": "standalone", "spark-connect": "connect"}
+
+
+@pytest.fixture(scope="session", params=[*IN_MEMORY, *ON_SPARK])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Every engine in turn."""
+    name = request.param
+    if name == "spark-standalone":
+        return Engine(name, request.getfixturevalue("standalone").run)
+    read = IN_MEMORY[name]() if name in IN_MEMORY else reads(request.getfixturevalue(ON_SPARK[name]))
+    return Engine(name, lambda job, *arguments, **options: job(read, *arguments, **options))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant.arrays import InputError
+from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.binning import HistogramBinning
 from calibrant.engine.frames import tally
 from calibrant.numerics import Grid
@@ -44,47 +44,59 @@ def rows(scores: list[float | None], labels: list[Any], label_type: Any = None) 
     return pa.table({"s": pa.array(scores, pa.float64()), "y": pa.array(labels, label_type)})
 
 
-BAD_SCORES = {
-    "NULL": [None],
-    "NaN": [NAN],
-    "above": [1.0000001, 2.0],
-    "below": [-1e-300, -0.5],
-    "infinite": [INF, -INF],
-    "all of them": [None, NAN, 1.5, -0.5, INF],
+BAD_SCORES: dict[str, tuple[list[Any], str]] = {
+    "NULL": ([None], r"score 's' missing in 1"),
+    "NaN": ([NAN], r"score 's' missing in 1"),
+    "above": ([1.0000001, 2.0], r"score 's' outside \[0, 1\] in 2"),
+    "below": ([-1e-300, -0.5], r"score 's' outside \[0, 1\] in 2"),
+    "infinite": ([INF, -INF], r"score 's' outside \[0, 1\] in 2"),
+    "all of them": ([None, NAN, 1.5, -0.5, INF, 1e300], r"score 's' missing in 2, score 's' outside \[0, 1\] in 4"),
 }
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", BAD_SCORES)
 def test_bad_scores_are_counted_and_refused(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
-    bad = BAD_SCORES[name]
+    bad, why = BAD_SCORES[name]
     table = rows([0.25, *bad, 0.75, 0.0], [0, *[1] * len(bad), 1, 0])
-    with pytest.raises(InputError, match=rf"'s' is missing or outside \[0, 1\] in {len(bad)} rows"):
+    with pytest.raises(InputError, match=rf"^{len(bad)} of {len(bad) + 3} rows cannot be counted \({why}\): know why"):
+        tally(frame(engine, table), "s", "y", grid=Grid())
+    with pytest.raises(InputError, match=why):
         tally(frame(engine, table), "s", "y")
+    with pytest.warns(CalibrantWarning, match=rf"{why}\); they were left out"):
+        left = tally(frame(engine, table), "s", "y", grid=Grid(), unusable="leave out")
+    assert left.fingerprint == Tally.from_arrays([0.25, 0.75, 0.0], [0, 1, 0], grid=Grid()).fingerprint
 
 
-BAD_LABELS = {"NULL": [None], "two": [2], "negative": [-1, -1], "all of them": [None, 2, -1, None]}
+BAD_LABELS: dict[str, tuple[list[Any], str]] = {
+    "NULL": ([None], "label 'y' missing in 1"),
+    "two": ([2], "label 'y' neither 0 nor 1 in 1"),
+    "negative": ([-1, -1], "label 'y' neither 0 nor 1 in 2"),
+    "an id": ([2**62, 2**62, 2**62], "label 'y' neither 0 nor 1 in 3"),
+    "all of them": ([None, 2, -1, None], "label 'y' missing in 2, label 'y' neither 0 nor 1 in 2"),
+}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", BAD_LABELS)
 def test_bad_labels_are_counted_and_refused(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
-    bad = BAD_LABELS[name]
+    bad, why = BAD_LABELS[name]
     table = rows([0.25, *[0.5] * len(bad), 0.75], [0, *bad, 1])
-    with pytest.raises(InputError, match=rf"'y' is missing or neither 0 nor 1 in {len(bad)} rows"):
-        tally(frame(engine, table), "s", "y")
+    for grid in (None, Grid()):
+        with pytest.raises(InputError, match=rf"{len(bad)} of {len(bad) + 2} rows cannot be counted \({why}\)"):
+            tally(frame(engine, table), "s", "y", grid=grid)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("labels", [[0.5, 1.0], [0.0, 0.9999]], ids=str)
 def test_labels_between_0_and_1_are_refused(frame: Callable[[str, Any], Any], engine: str, labels: list[float]) -> None:
-    with pytest.raises(InputError, match="neither 0 nor 1 in 1 rows"):
+    with pytest.raises(InputError, match="label 'y' neither 0 nor 1 in 1"):
         tally(frame(engine, rows([0.25, 0.75], labels, pa.float64())), "s", "y")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_score_is_named_first(frame: Callable[[str, Any], Any], engine: str) -> None:
-    with pytest.raises(InputError, match="'s'"):
+def test_every_reason_is_named(frame: Callable[[str, Any], Any], engine: str) -> None:
+    with pytest.raises(InputError, match=r"2 of 2 rows .*score 's' missing in 1, label 'y' missing in 1"):
         tally(frame(engine, rows([0.25, None], [None, 1])), "s", "y")
 
 
@@ -99,9 +111,10 @@ LABELS = {
 @pytest.mark.parametrize("name", LABELS)
 def test_labels_of_any_type_are_accepted(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
     labels, arrow_type = LABELS[name]
-    got = tally(frame(engine, rows([0.0, 0.25, 1.0, 0.25], labels, getattr(pa, arrow_type)())), "s", "y")
-    expected = Tally.from_arrays([0.0, 0.25, 1.0, 0.25], [0, 1, 1, 0], grid=Grid())
-    assert got.fingerprint == expected.fingerprint
+    table = rows([0.0, 0.25, 1.0, 0.25], labels, getattr(pa, arrow_type)())
+    for grid in (None, Grid()):
+        got = tally(frame(engine, table), "s", "y", grid=grid)
+        assert got.fingerprint == Tally.from_arrays([0.0, 0.25, 1.0, 0.25], [0, 1, 1, 0], grid=grid).fingerprint
     assert (got.n.dtype, got.events.dtype) == (np.int64, np.int64)
 
 
@@ -110,7 +123,7 @@ def test_labels_of_any_type_are_accepted(frame: Callable[[str, Any], Any], engin
 def test_missing_labels_of_other_types(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
     labels, arrow_type = LABELS[name]
     table = rows([0.0, 0.25, 1.0, 0.25, 0.5], [*labels, None], getattr(pa, arrow_type)())
-    with pytest.raises(InputError, match="in 1 rows"):
+    with pytest.raises(InputError, match="label 'y' missing in 1"):
         tally(frame(engine, table), "s", "y")
 
 
@@ -128,13 +141,17 @@ def test_other_kinds_on_a_declared_range(frame: Callable[[str, Any], Any], engin
     assert HistogramBinning(5).fit_tally(got).map_ == HistogramBinning(5).fit_tally(expected).map_
     for bad, count in (([8.5], 1), ([-9.0, None, NAN], 3)):
         table = rows([*z.tolist(), *bad], [*y.tolist(), *[1] * count])
-        with pytest.raises(InputError, match=rf"outside \[-8, 8\] in {count} rows"):
+        with pytest.raises(InputError, match=rf"{count} of {503 + count} rows"):
             tally(frame(engine, table), "s", "y", grid=grid, kind=kind)
 
 
 def test_kind_and_grid_must_agree() -> None:
     table = rows([0.25, 0.75], [0, 1])
-    for options in ({"kind": "logit"}, {"kind": "real", "grid": Grid(4)}, {"grid": Grid(low=-1.0, high=2.0)}):
+    for options in (
+        {"kind": "logit", "by": "y"},
+        {"kind": "real", "grid": Grid(4)},
+        {"grid": Grid(low=-1.0, high=2.0)},
+    ):
         with pytest.raises(InputError, match="grid"):
             tally(table, "s", "y", **options)
     assert tally(table, "s", "y", kind="probability").total == 2
@@ -143,5 +160,5 @@ def test_kind_and_grid_must_agree() -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_count_is_of_all_rows(frame: Callable[[str, Any], Any], engine: str) -> None:
     scores = np.where(np.arange(30_000) % 3 == 0, NAN, 0.5).tolist()
-    with pytest.raises(InputError, match="in 10,000 rows"):
+    with pytest.raises(InputError, match=r"10,000 of 30,000 rows .*missing in 10,000"):
         tally(frame(engine, rows(scores, (np.arange(30_000) % 2).tolist())), "s", "y")

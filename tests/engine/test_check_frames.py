@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from calibrant.arrays import InputError
-from calibrant.verdict import check
+from calibrant.verdict import Verdict, check
+from calibrant.verdict.evidence import MOST_ROWS
 
 pytestmark = pytest.mark.engine
 
@@ -55,3 +56,93 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(engine: str, da
         check(FRAMES[engine](data), score="p", label="good")
     with pytest.raises(InputError, match="both score= and label="):
         check(FRAMES[engine](data), score="p")
+
+
+# ------------------------------------------------------------------------------- more rows than are brought into memory
+
+
+@pytest.fixture(scope="module")
+def many() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    n = MOST_ROWS + 20_000
+    scores, patient = rng.beta(1.2, 4, n), rng.integers(0, 20_000, n)
+    return {
+        "p": scores,
+        "z": np.log(scores / (1.0 - scores)),
+        "bad": (rng.random(n) < scores**1.1).astype(np.int8),
+        "country": rng.choice(["de", "fr", "it"], n),
+        "day": np.datetime64("2026-01-01") + rng.integers(0, 90, n),
+        "moment": np.datetime64("2026-01-01T00:00:00", "us") + rng.integers(0, 20 * 86_400, n) * 1_000_000,
+        "patient": patient,
+        "weight": rng.random(n),
+        "id": np.arange(n),
+    }
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_close(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(_close, a, b))
+    return a == b or (isinstance(a, float) and a == pytest.approx(b, rel=1e-9, abs=1e-9))
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_a_large_frame_gives_what_arrays_give(engine: str, many: dict[str, Any]) -> None:
+    frame = FRAMES[engine](many)
+    columns = {"by": "country", "time": "day", "groups": "patient"}
+    for roles in ([], ["by"], ["time"], ["groups"], ["by", "time", "groups"]):
+        arrays: dict[str, Any] = {role: many[columns[role]] for role in roles}
+        if "by" in arrays:
+            arrays["by"] = {"country": many["country"]}
+        there = check(frame, score="p", label="bad", **{role: columns[role] for role in roles})
+        here = check(many["p"], many["bad"], **arrays)
+        if "groups" in roles:  # how events vary between clusters is a sum of doubles
+            assert _close(there.to_dict(), here.to_dict())
+        else:
+            assert there == here
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_weights_in_a_large_frame_give_what_arrays_give_but_the_gain(engine: str, many: dict[str, Any]) -> None:
+    there = check(FRAMES[engine](many), score="p", label="bad", by="country", sample_weight="weight")
+    here = check(many["p"], many["bad"], many["weight"], by={"country": many["country"]})
+    assert there.gain is None
+    assert here.gain is not None
+    assert any("gain from recalibration was not measured" in note for note in there.notes)
+    without = [
+        {k: v for k, v in one.to_dict().items() if k not in ("gain", "notes", "sentences")} for one in (there, here)
+    ]
+    assert _close(*without)
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_log_odds_in_a_large_frame(engine: str, many: dict[str, Any]) -> None:
+    def numbers(verdict: Verdict) -> tuple[Any, ...]:
+        return verdict.state, verdict.rows, verdict.events
+
+    there = check(FRAMES[engine](many), score="z", label="bad", kind="logit")
+    here = check(many["z"], many["bad"], kind="logit")
+    assert numbers(there) == numbers(here)
+    assert there.predicted == pytest.approx(here.predicted, rel=1e-6)
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_timestamps_of_a_large_frame_go_by_day(engine: str, many: dict[str, Any]) -> None:
+    verdict = check(FRAMES[engine](many), score="p", label="bad", time="moment")
+    assert len(verdict.periods) == 8
+    assert sum(period.rows for period in verdict.periods) == len(many["p"])
+    assert verdict.periods[0].value == "2026-01-01 to 2026-01-03"
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars lazy", "pandas"])
+def test_what_a_large_frame_cannot_do_is_said(engine: str, many: dict[str, Any]) -> None:
+    frame = FRAMES[engine](many)
+    with pytest.raises(InputError, match="more than 10,000 distinct values: cut it into days or months"):
+        check(frame, score="p", label="bad", time="id")
+    with pytest.raises(InputError, match="groups must name a column of the frame"):
+        check(frame, score="p", label="bad", groups=many["patient"])
+    with pytest.raises(InputError, match="fit a calibrator first"):
+        check(frame, score="z", label="bad", kind="real")
+    with pytest.raises(InputError, match=r"score 'z' outside \[0, 1\] in"):
+        check(frame, score="z", label="bad")

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant.engine.frames import tally, with_cells
+from calibrant.engine.cells import with_cells
+from calibrant.engine.collecting import collect_frame
+from calibrant.engine.frames import tally
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -120,9 +122,40 @@ def frames(
 
 def _cells(frame: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Cell and offset of each row, computed by the engine, in the order of ``id``."""
-    rows = with_cells(nw.from_native(frame).lazy().select("id", "s"), "s", grid)
-    collected = rows.collect(backend="pyarrow").sort("id")
-    return collected["code"].to_numpy(), collected["offset"].to_numpy()
+    rows = collect_frame(with_cells(nw.from_native(frame).select("id", "s", g=nw.col("id") >= 0), "s", "g", grid)).sort(
+        "id"
+    )
+    return rows["code"].to_numpy(), rows["offset"].to_numpy()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_score_that_is_none_is_in_no_cell(duck: Any, spark: Any, engine: str) -> None:
+    scores = [
+        0.25,
+        None,
+        1.0,
+        float("nan"),
+        -5e-324,
+        -0.5,
+        float(np.nextafter(1.0, 2.0)),
+        1e300,
+        float("inf"),
+        -float("inf"),
+    ]
+    table = pa.table({"id": range(len(scores)), "s": pa.array(scores, pa.float64())})
+    makers = {
+        "duckdb": duck.from_arrow,
+        "spark": spark.createDataFrame,
+        "polars": pl.from_arrow,
+        "polars-lazy": lambda rows: pl.from_arrow(rows).lazy(),
+        "pandas": lambda rows: rows.to_pandas(),
+        "pyarrow": lambda rows: rows,
+    }
+    for grid in (Grid(), Grid(16), Grid(0)):
+        codes, _ = _cells(makers[engine](table), grid)
+        inside = np.abs(codes) <= grid.top  # NaN, for no code, is not
+        assert inside.tolist() == [True, False, True] + [False] * 7
+        assert codes[inside].tolist() == grid.codes(np.array([0.25, 1.0])).tolist()
 
 
 @pytest.mark.parametrize(("engine", "name"), CASES)
@@ -195,6 +228,6 @@ def test_float32_columns_are_cast_first(duck: Any, spark: Any, tmp_path: Path) -
     pq.write_table(table, tmp_path / "float32.parquet")
     expected = Tally.from_arrays(scores, table["y"].to_numpy(), grid=Grid())
     for frame in (table, duck.from_arrow(table), spark.read.parquet((tmp_path / "float32.parquet").as_uri())):
-        got = tally(frame, "s", "y")
+        got = tally(frame, "s", "y", grid=Grid())
         np.testing.assert_array_equal(got.cells.keys, expected.cells.keys)
         np.testing.assert_array_equal(got.cells.offset, expected.cells.offset)

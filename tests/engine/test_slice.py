@@ -98,8 +98,8 @@ def test_parts_from_three_engines_add_up_to_the_whole(
     first, second, third = table.slice(0, 70_001), table.slice(70_001, 50_000), table.slice(120_001)
     parts = [
         Tally.from_arrays(first["s"].to_numpy(), first["y"].to_numpy(), grid=Grid()),
-        tally(duck.from_arrow(second), "s", "y"),
-        tally(spark.createDataFrame(third), "s", "y"),
+        tally(duck.from_arrow(second), "s", "y", grid=Grid()),
+        tally(spark.createDataFrame(third), "s", "y", grid=Grid()),
     ]
     _assert_same(parts[2] + parts[0] + parts[1], tallies["numpy"])
 

@@ -122,6 +122,16 @@ def is_whole(value: object) -> bool:
     return math.isfinite(value) and value == math.floor(value)
 
 
+def refuse_names(call: str, **given: object) -> None:
+    """Refuse text where an array belongs: it is the name of a column, and only a frame has those."""
+    for argument, value in given.items():
+        if isinstance(value, str):
+            raise InputError(
+                f"{argument}={value!r} looks like the name of a column: names need a frame, as in "
+                f"{call}(frame, score=..., label=...)"
+            )
+
+
 def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
     """Refuse a word that is not on the list."""
     if value not in allowed:

@@ -6,7 +6,7 @@ A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, check_rows
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import check_option, refuse_names
 from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import gate
@@ -46,13 +46,15 @@ class BinaryCalibrator(BaseEstimator):
 
     def fit(
         self,
-        scores: ArrayLike,
+        scores: Any,
         y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        sample_weight: ArrayLike | str | None = None,
         *,
+        score: str | None = None,
+        label: str | None = None,
         weights: Literal["importance", "counts"] = "importance",
-        groups: ArrayLike | None = None,
-        time: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
+        time: ArrayLike | str | None = None,
         positive: Any = None,
         kind: Kind | None = None,
         sampling: Sampling = "independent",
@@ -62,9 +64,13 @@ class BinaryCalibrator(BaseEstimator):
         Parameters
         ----------
         scores
-            Probabilities, log-odds or any real score: a list, an array, or a pandas, polars or pyarrow column.
+            Probabilities, log-odds or any real score: a list, an array, or a pandas, polars or pyarrow column. Or a
+            frame, when ``score=`` and ``label=`` name its columns: pandas, polars (eager or lazy), pyarrow, a DuckDB
+            relation, a Spark DataFrame. Its rows are counted where they are, in one pass, and stay there.
         y
             Labels: 0/1, booleans, -1/1, or two other values with ``positive=``.
+        score, label
+            Columns of the frame; ``sample_weight``, ``groups`` and ``time`` are then names of columns too.
         sample_weight
             Weight of each row. They are importance weights unless ``weights="counts"`` declares them as repetition,
             which keeps every guarantee.
@@ -76,15 +82,38 @@ class BinaryCalibrator(BaseEstimator):
         positive
             The label that counts as an event, when labels are not 0/1.
         kind
-            ``"probability"``, ``"logit"`` or ``"real"``; guessed, and reported in ``notes_``, when not given.
+            ``"probability"``, ``"logit"`` or ``"real"``; guessed, and reported in ``notes_``, when not given. The
+            scores of a frame are probabilities unless it is given.
+
+        Notes
+        -----
+        A frame gives the tally of :func:`calibrant.engine.tally`, and the fit is that of :meth:`fit_tally`: exact up
+        to 65,536 distinct scores, beyond that on a grid of 65,536 cells, as ``notes_`` says.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> from calibrant import PlattScaling
+        >>> rows = duckdb.sql("SELECT * FROM (VALUES (0.1, 0), (0.3, 1), (0.6, 0), (0.8, 1)) AS t(s, y)")
+        >>> cal = PlattScaling().fit(rows, score="s", label="y")
+        >>> cal.notes_
+        ('counted in the frame: exact, 4 distinct scores',)
+        >>> cal.transform(rows, "s").columns
+        ['s', 'y', 'calibrated']
         """
+        if sampling == "independent":
+            sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
+        if score is not None or label is not None:
+            if y is not None:
+                raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
+            counted = _tally_of_frame(scores, score, label, sample_weight, weights, groups, time, positive, kind)
+            return self._fit_tally(counted, sampling, (_resolution_note(counted),))
+        refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
-            raise InputError("y is missing: pass the labels, as in fit(scores, y)")
+            raise InputError("y is missing: pass the labels, as in fit(scores, y) or fit(frame, score=..., label=...)")
         rows = check_rows(
             scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
         )
-        if sampling == "independent":
-            sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
 
     def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
@@ -116,10 +145,25 @@ class BinaryCalibrator(BaseEstimator):
         check_is_fitted(self, "map_")
         return Calibration(self.map_, self.provenance_, self.certificate())
 
-    def transform(self, scores: ArrayLike) -> NDArray[Any]:
-        """Calibrated probabilities, one per score; float32 in gives float32 out, NaN gives NaN."""
+    @overload
+    def transform(self, scores: ArrayLike, score: None = None) -> NDArray[Any]: ...
+
+    @overload
+    def transform(self, scores: Any, score: str, *, name: str = ...) -> Any: ...
+
+    def transform(self, scores: Any, score: str | None = None, *, name: str = "calibrated") -> Any:
+        """Calibrated probabilities, one per score; float32 in gives float32 out, NaN gives NaN.
+
+        With the name of a column, ``scores`` is a frame, and what comes back is the same kind of frame with the column
+        ``name`` in addition, in double precision; see :func:`calibrant.engine.apply`. Lazy frames stay lazy.
+        """
         check_is_fitted(self, "map_")
-        return Calibration(self.map_, self.provenance_, None).transform(scores)
+        calibration = Calibration(self.map_, self.provenance_, None)
+        if score is None:
+            return calibration.transform(scores)
+        from calibrant.engine.columns import apply  # here, so that arrays load no engine
+
+        return apply(calibration, scores, score, name=name)
 
     def predict_proba(self, scores: ArrayLike) -> NDArray[Any]:
         """Columns ``1 - p`` and ``p``, for pipelines."""
@@ -127,9 +171,9 @@ class BinaryCalibrator(BaseEstimator):
         other = 1.0 - p.astype(np.float64)
         return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
 
-    def fit_transform(self, scores: ArrayLike, y: ArrayLike, **fit_params: Any) -> NDArray[Any]:
+    def fit_transform(self, scores: Any, y: ArrayLike | None = None, **fit_params: Any) -> Any:
         """Fit, then map the same scores; to judge the result use :func:`calibrant.crossfit` instead."""
-        return self.fit(scores, y, **fit_params).transform(scores)
+        return self.fit(scores, y, **fit_params).transform(scores, fit_params.get("score"))
 
     def certificate(
         self, alpha: float | None = None, *, bound: Bound = "clopper-pearson", mode: Mode = "simultaneous"
@@ -179,3 +223,41 @@ class BinaryCalibrator(BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.target_tags.required = True
         return tags
+
+
+def _tally_of_frame(
+    frame: Any,
+    score: str | None,
+    label: str | None,
+    sample_weight: Any,
+    weights: Literal["importance", "counts"],
+    groups: Any,
+    time: Any,
+    positive: Any,
+    kind: Kind | None,
+) -> Tally:
+    from calibrant.engine.columns import read_frame  # here, so that arrays load no engine
+    from calibrant.engine.frames import tally
+
+    if score is None or label is None:
+        raise InputError("a frame needs both score= and label=, the names of its columns")
+    named = {"sample_weight": sample_weight, "groups": groups, "time": time}
+    for argument, value in named.items():
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"{argument} must name a column when score= and label= do: add it to the frame first")
+    read_frame(frame, score, label, *(value for value in named.values() if value is not None))
+    return tally(
+        frame,
+        score,
+        label,
+        sample_weight=sample_weight,
+        weights=weights,
+        positive=positive,
+        kind="probability" if kind is None else kind,
+    )
+
+
+def _resolution_note(tally: Tally) -> str:
+    if tally.resolution == "exact":
+        return f"counted in the frame: exact, {len(tally.n):,} distinct scores"
+    return "counted in the frame: on a grid of 65,536 cells"

@@ -1,114 +1,251 @@
-"""One implementation of the tally for every dataframe and SQL engine, on narwhals."""
+"""Tallies where the data lives: one GROUP BY in the engine that holds the rows, on narwhals."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Literal, get_args, overload
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.arrays import InputError, Kind
-from calibrant.numerics import OCTAVES, POSITION_BITS, Grid
-from calibrant.tallies import Cells, Tally
+from calibrant.arrays.columns import check_option
+from calibrant.arrays.errors import warn
+from calibrant.engine.cells import Way, how_cells_are_found
+from calibrant.engine.collecting import collect_frame
+from calibrant.engine.columns import dialect_of, read_frame
+from calibrant.engine.counting import MOST_DISTINCT, count_cells, count_totals, few_scores
+from calibrant.engine.selection import Selection, Weighting
+from calibrant.numerics import Floats, Grid
+from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
-TINY = 2.0**-32
+Unusable = Literal["refuse", "leave out"]
 
 
-def tally(frame: Any, score: str, label: str, *, grid: Grid | None = None, kind: Kind = "probability") -> Tally:
-    """Gridded tally of two columns of a frame, by one GROUP BY in the engine that holds it.
+@overload
+def tally(
+    frame: Any,
+    score: str,
+    label: str,
+    *,
+    sample_weight: str | None = ...,
+    weights: Weighting = ...,
+    by: None = ...,
+    time: None = ...,
+    every: str = ...,
+    groups: None = ...,
+    positive: Any = ...,
+    kind: Kind = ...,
+    grid: Grid | None = ...,
+    unusable: Unusable = ...,
+) -> Tally: ...
 
-    Labels are 0/1 or booleans. Rows with a missing score or label, a label that is neither, or a score outside the
-    grid's range are counted in the same pass and refused: a label that has not arrived is not a non-event.
+
+@overload
+def tally(
+    frame: Any,
+    score: str,
+    label: str,
+    *,
+    sample_weight: str | None = ...,
+    weights: Weighting = ...,
+    by: str | Sequence[str] | None = ...,
+    time: str | None = ...,
+    every: str = ...,
+    groups: str | None = ...,
+    positive: Any = ...,
+    kind: Kind = ...,
+    grid: Grid | None = ...,
+    unusable: Unusable = ...,
+) -> GroupedTally: ...
+
+
+def tally(
+    frame: Any,
+    score: str,
+    label: str,
+    *,
+    sample_weight: str | None = None,
+    weights: Weighting = "importance",
+    by: str | Sequence[str] | None = None,
+    time: str | None = None,
+    every: str = "1d",
+    groups: str | None = None,
+    positive: Any = None,
+    kind: Kind = "probability",
+    grid: Grid | None = None,
+    unusable: Unusable = "refuse",
+) -> Tally | GroupedTally:
+    """Counts by score of the rows of a frame, made by the engine that holds it.
+
+    Parameters
+    ----------
+    frame
+        pandas, polars (eager or lazy), pyarrow, a DuckDB relation, a Spark DataFrame (classic or Connect), or anything
+        else that narwhals reads.
+    score, label, sample_weight
+        Names of columns. Labels are 0/1 or booleans, or two values with ``positive=``.
+    weights
+        What ``sample_weight`` means: ``"importance"``, or ``"counts"`` for repetition, in whole numbers.
+    by, time, groups
+        Columns to tally side by side: segments, days (``every="1h"``, ``"1d"``, ``"1mo"``, ... of a date or timestamp,
+        in the engine's time zone), and clusters (patient, customer) in 200 hash buckets.
+    kind
+        What the scores are; log-odds and other real scores need a ``grid`` of their range.
+    grid
+        By default every distinct score is kept when there are at most 65,536, else rows go to the 65,536 cells of
+        ``Grid()``; tallies side by side go to about 1,000 cells.
+    unusable
+        Rows whose score, label, weight or key is missing or impossible are counted; ``"refuse"`` raises with the counts
+        by reason, ``"leave out"`` goes on without them and warns with the counts.
+
+    Returns
+    -------
+    Tally or GroupedTally
+        Bit for bit the same from every engine, thread count and partitioning, unless weights are real numbers. The keys
+        of a GroupedTally come in the order by, time, groups: a plain value when there is one, else a tuple.
+
+    Notes
+    -----
+    Cost: one pass; memory by cell, not by row. When the first 131,072 rows hold at most 65,536 distinct scores, one
+    more pass groups by the score itself; ``grid=Grid()`` says not to look. Labels of text or with ``positive=`` take
+    one more pass over that column, and so does saying why rows cannot be counted. Decimals become doubles as each
+    engine converts them.
 
     Examples
     --------
     >>> import duckdb
-    >>> rows = duckdb.sql("SELECT * FROM (VALUES (0.2, 0), (0.2, 1), (0.7, 1)) AS t(s, y)")
+    >>> rows = duckdb.sql("SELECT * FROM (VALUES (0.2, 0, 'de'), (0.2, 1, 'fr'), (0.7, 1, 'de')) AS t(s, y, land)")
     >>> tally(rows, "s", "y").events.tolist()
     [1, 1]
+    >>> {land: part.n.tolist() for land, part in tally(rows, "s", "y", by="land").items()}
+    {'de': [1, 1], 'fr': [1]}
     """
-    grid = Grid() if grid is None else grid
-    if (kind == "probability") != grid.unit:
-        raise InputError("probabilities go on the unit grid, and other kinds on grid=Grid(low=..., high=...)")
-    frame, score_name, label_name = _plain_names(frame, score, label)
-    s, y = (nw.col(name).cast(nw.Float64) for name in (score_name, label_name))
-    bad_score = s.is_null() | s.is_nan() | ~s.is_between(grid.low, grid.high)
-    bad_label = y.is_null() | y.is_nan() | ((y != 0.0) & (y != 1.0))
-    rows = (
-        nw.from_native(frame)
-        .lazy()
-        .select(s.alias("s"), y.alias("y"), _flag(bad_score).alias("bad_score"), _flag(bad_label).alias("bad_label"))
-        .select(
-            nw.when(nw.col("bad_score") == 1).then(grid.low).otherwise(nw.col("s")).alias("score"),
-            nw.when(nw.col("bad_label") == 1).then(0.0).otherwise(nw.col("y")).cast(nw.Int64).alias("label"),
-            "bad_score",
-            "bad_label",
+    check_option("unusable", unusable, get_args(Unusable))
+    check_option("kind", kind, get_args(Kind))
+    if grid is None and (by or time or groups):
+        grid = SEGMENT_GRID
+    if grid is not None and (not isinstance(grid, Grid) or (kind == "probability") != grid.unit):
+        raise InputError("probabilities go on a grid such as Grid(4), and other kinds on grid=Grid(low=..., high=...)")
+    selection = Selection.of(
+        frame,
+        score,
+        label,
+        sample_weight=sample_weight,
+        weights=weights,
+        by=by,
+        time=time,
+        every=every,
+        groups=groups,
+        positive=positive,
+        ends=_ends(kind, grid),
+    )
+    if grid is None and not few_scores(selection):
+        grid = _default_grid(kind)
+    counted = count_cells(selection, grid)
+    if counted.unusable:
+        _report(selection.unusable(), unusable)
+    return counted.grouped(kind) if selection.keys else counted.whole(kind)
+
+
+def totals(frame: Any, score: str, label: str, **options: Any) -> tuple[list[Any], Floats, Floats, Floats]:
+    """Keys, rows (or sums of weights), events and sums of probabilities; keys and options as in :func:`tally`."""
+    return count_totals(Selection.of(frame, score, label, ends=(0.0, 1.0), **options))
+
+
+def _ends(kind: Kind, grid: Grid | None) -> tuple[float, float]:
+    if grid is not None:
+        return grid.low, grid.high
+    largest = float(np.finfo(np.float64).max)
+    return (0.0, 1.0) if kind == "probability" else (-largest, largest)
+
+
+def _default_grid(kind: Kind) -> Grid:
+    if kind != "probability":
+        raise InputError(
+            f"more than {MOST_DISTINCT:,} distinct {kind} scores need a grid of their range: count them with "
+            "calibrant.tally(..., grid=Grid(low=..., high=...))"
         )
+    return Grid()
+
+
+def _report(sentence: str, how: Unusable) -> None:
+    if how == "leave out":
+        warn(f"{sentence}; they were left out")
+        return
+    raise InputError(
+        f"{sentence}: know why they are there and filter them out, or go on without them with "
+        "calibrant.tally(..., unusable='leave out')"
     )
-    sums = [nw.col(name).sum().alias(name) for name in ("label", "offset", "bad_score", "bad_label")]
-    counted = (
-        with_cells(rows, "score", grid)
-        .group_by("code")
-        .agg(nw.len().alias("n"), *sums)
-        .sort("code")
-        .collect(backend="pyarrow")
-    )
-    columns = {name: counted[name].to_numpy() for name in counted.columns}
-    _refuse(int(columns["bad_score"].sum()), f"{score!r} is missing or outside [{grid.low:g}, {grid.high:g}]")
-    _refuse(int(columns["bad_label"].sum()), f"{label!r} is missing or neither 0 nor 1")
-    n, events, offsets = (columns[name].astype(np.int64) for name in ("n", "label", "offset"))
-    cells = Cells(columns["code"].astype(np.int32), n, events, offset=offsets)
-    return Tally(cells, kind=kind, grid=grid, resolution="grid")
 
 
-def _flag(condition: nw.Expr) -> nw.Expr:
-    return nw.when(condition).then(1).otherwise(0)
+def collect(frame: Any) -> dict[str, NDArray[Any]]:
+    """Columns of a frame as numpy arrays, by name; a lazy frame is run.
 
-
-def _refuse(count: int, what: str) -> None:
-    if count:
-        raise InputError(f"the column {what} in {count:,} rows: filter them out first, and know why they are there")
-
-
-def _plain_names(frame: Any, score: str, label: str) -> tuple[Any, str, str]:
-    """Spark reads dots and backticks in a column's name as syntax: there, columns are renamed by their place."""
-    wrapped = nw.from_native(frame)
-    if not (wrapped.implementation.is_pyspark() or wrapped.implementation.is_pyspark_connect()):
-        return frame, score, label
-    places = {name: f"c{place}" for place, name in enumerate(frame.columns)}
-    return frame.toDF(*places.values()), places[score], places[label]
-
-
-def with_cells(rows: nw.LazyFrame[Any], score: str, grid: Grid) -> nw.LazyFrame[Any]:
-    """The frame with the columns ``code`` and ``offset`` of :class:`Grid` in place of ``score``, by exact operations.
-
-    The octave is found by a balanced CASE whose leaf for octave o is ``floor(q * 2^(o + 30)) + (31 - o) * 2^30``: the
-    position in the octave and the octave in one integer below 2^53. The work is staged, one projection after another,
-    because an expression that repeats its own parts in every branch takes Spark half a minute to plan.
+    Examples
+    --------
+    >>> import duckdb
+    >>> collect(duckdb.sql("SELECT 1 AS a UNION ALL SELECT 2 ORDER BY a"))
+    {'a': array([1, 2], dtype=int32)}
     """
-    others = [name for name in rows.collect_schema().names() if name != score]
-    s, unit, upper, q, position, cell = (nw.col(name) for name in (score, "unit", "upper", "q", "position", "cell"))
-    s = s.cast(nw.Float64)
-    size = float(1 << (POSITION_BITS - grid.bits))
-    on_unit = s if grid.unit else nw.when(s >= grid.high).then(1.0).otherwise((s - grid.low) * grid.scale)
-    tiny = q < TINY
-    distance = float(OCTAVES << grid.bits) - nw.when(tiny).then(nw.when(q > 0.0).then(-1.0).otherwise(-2.0)).otherwise(
-        cell
-    )
-    offset = nw.when(tiny).then((q * 2.0**62).floor()).otherwise(position - cell * size)
-    code = nw.when(upper).then(distance).otherwise(-distance)
-    return (
-        rows.select(*others, on_unit.alias("unit"))
-        .select(*others, "unit", (unit >= 0.5).alias("upper"))
-        .select(*others, "upper", nw.when(upper).then(1.0 - unit).otherwise(unit).alias("q"))
-        .select(*others, "upper", "q", _pick_octave(q, 1, 32).alias("position"))
-        .select(*others, "upper", "q", "position", (position / size).floor().alias("cell"))
-        .select(*others, code.cast(nw.Int32).alias("code"), offset.cast(nw.Int64).alias("offset"))
-    )
+    collected = collect_frame(read_frame(frame))
+    return {name: collected[name].to_numpy() for name in collected.columns}
 
 
-def _pick_octave(q: nw.Expr, low: int, high: int) -> nw.Expr:
-    if low == high:
-        return (q * 2.0 ** (low + POSITION_BITS)).floor() + (31.0 - low) * 2.0**POSITION_BITS
-    middle = (low + high) // 2
-    return nw.when(q >= 2.0**-middle).then(_pick_octave(q, low, middle)).otherwise(_pick_octave(q, middle + 1, high))
+def write(frame: Any, path: str | PathLike[str]) -> None:
+    """Write a frame as Parquet without bringing it into memory where the engine can; Spark writes a directory of parts.
+
+    What is there already is not overwritten by Spark and is by the others, as their own writers do.
+    """
+    rows = read_frame(frame)
+    if isinstance(rows, nw.DataFrame):
+        rows.write_parquet(str(path))
+    else:
+        rows.sink_parquet(str(path))
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine does with a frame.
+
+    Attributes
+    ----------
+    engine
+        Its name, as narwhals has it.
+    lazy
+        Whether it waits until a result is asked for.
+    dialect
+        The SQL in which it runs a map; None where numpy does.
+    cells
+        How it finds the cell of a score: by the bits of a double, in numpy, or by comparisons.
+    distributed
+        Whether the rows may lie on several machines.
+    """
+
+    engine: str
+    lazy: bool
+    dialect: str | None
+    cells: Way
+    distributed: bool
+
+
+def capabilities(frame: Any) -> Capabilities:
+    """What the engine behind a frame can do.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> capabilities(pl.LazyFrame({"s": [0.5]}))
+    Capabilities(engine='polars', lazy=True, dialect=None, cells='bits', distributed=False)
+    """
+    rows = read_frame(frame)
+    return Capabilities(
+        engine=rows.implementation.value,
+        lazy=isinstance(rows, nw.LazyFrame),
+        dialect=dialect_of(frame),
+        cells=how_cells_are_found(rows),
+        distributed=rows.implementation.is_spark_like(),
+    )

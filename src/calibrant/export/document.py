@@ -58,12 +58,15 @@ class Calibration:
                 raise ValueError("the certificate is not about this map")
 
     def transform(self, scores: ArrayLike) -> NDArray[Any]:
-        """Calibrated probabilities; float32 in gives float32 out, NaN gives NaN."""
+        """Calibrated probabilities; float32 in gives float32 out, NaN gives NaN.
+
+        A column of a frame is mapped where its rows are by ``calibrant.engine.apply(calibration, frame, "score")``.
+        """
         kind = "probability" if self.provenance is None else self.provenance.kind
         return self.map.apply(check_scores(scores, kind))
 
     def to_sql(self, column: str, dialect: str = "duckdb") -> str:
-        """The map as one SQL expression over ``column``."""
+        """The map as one SQL expression over ``column``, for ``"duckdb"`` or ``"spark"``; NULL and NaN give NULL."""
         return to_sql(self.map, column, dialect)
 
     def to_json(self) -> str:

@@ -1,8 +1,9 @@
 """A map as one SQL expression.
 
-Literals are cast to double (PostgreSQL reads 1e-1 as NUMERIC, DuckDB reads 0.1 as DECIMAL), arguments of ln and exp are
-clamped first (some engines raise where numpy overflows), and NaN is asked for by name, since SQL engines order it above
-every number.
+The column is cast to double before anything else, so that float32 and whole numbers go the way of doubles. Literals are
+written with an exponent, which DuckDB and Spark both read as the nearest double, where 0.1 would be a DECIMAL; a cast
+around each literal takes Spark seven times as long to plan. Arguments of ln and exp are clamped first (some engines
+raise where numpy overflows), and NaN is asked for by name, since SQL engines order it above every number.
 """
 
 from __future__ import annotations
@@ -10,26 +11,47 @@ from __future__ import annotations
 from functools import singledispatch
 from itertools import pairwise
 
-from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.maps import LARGEST, BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import LOG_ODDS_LIMIT, Floats
 
-EXECUTED_DIALECTS = ("duckdb",)
+QUOTES = {"duckdb": '"', "spark": "`"}
+"""The mark around a name, doubled inside it; in everything else that a map needs the dialects agree."""
+
+EXECUTED_DIALECTS = tuple(QUOTES)
 """Dialects whose text the tests run on the real engine."""
 
 
 def to_sql(map_: Map, column: str, dialect: str = "duckdb") -> str:
     """The map over ``column`` as one expression; NULL and NaN give NULL.
 
+    Step maps give the same doubles as :meth:`calibrant.maps.Map.apply`, smooth maps agree to 1e-12. Whether a score is
+    a probability cannot be looked at here: a score outside [0, 1] is held at the end of the map.
+
     Examples
     --------
     >>> from calibrant.maps import IdentityMap
-    >>> to_sql(IdentityMap(), "score")
-    'CASE WHEN "score" IS NULL OR isnan("score") THEN NULL ELSE "score" END'
+    >>> to_sql(IdentityMap(), "p", "spark")
+    'CASE WHEN `p` IS NULL OR isnan(CAST(`p` AS DOUBLE)) THEN NULL ELSE CAST(`p` AS DOUBLE) END'
     """
-    if dialect not in EXECUTED_DIALECTS:
+    name = quote(column, dialect)
+    x = f"CAST({name} AS DOUBLE)"
+    return f"CASE WHEN {name} IS NULL OR isnan({x}) THEN NULL ELSE {_lower(map_, x)} END"
+
+
+def quote(name: str, dialect: str) -> str:
+    """The name of a column as an identifier.
+
+    Examples
+    --------
+    >>> print(quote('12" pizza', "duckdb"), quote("a.b", "spark"))
+    "12"" pizza" `a.b`
+    """
+    if dialect not in QUOTES:
         raise ValueError(f"dialect must be one of {', '.join(EXECUTED_DIALECTS)}, got {dialect!r}")
-    name = '"' + column.replace('"', '""') + '"'
-    return f"CASE WHEN {name} IS NULL OR isnan({name}) THEN NULL ELSE {_lower(map_, name)} END"
+    if dialect == "spark" and "${" in name:
+        raise ValueError(f"Spark reads ${{...}} as a variable wherever it stands: rename the column {name!r}")
+    mark = QUOTES[dialect]
+    return mark + name.replace(mark, mark * 2) + mark
 
 
 @singledispatch
@@ -76,6 +98,8 @@ def _(map_: LogitAffineMap, x: str) -> str:
     if map_.on == "log-odds":
         held = _held(x, map_.clamp, 1.0 - map_.clamp)
         x = f"ln({held} / ({_literal(1.0)} - {held}))"
+    else:
+        x = _held(x, -LARGEST, LARGEST)
     return _expit(f"{x} * {_literal(map_.slope)} + {_literal(map_.intercept)}")
 
 
@@ -102,4 +126,5 @@ def _held(x: str, low: float, high: float) -> str:
 
 
 def _literal(value: float) -> str:
-    return f"CAST({value!r} AS DOUBLE)"
+    text = repr(value)
+    return text if "e" in text else f"{text}e0"

@@ -23,7 +23,7 @@ from calibrant.reporting.sections import headline, sections
 from calibrant.reporting.styles import STYLES, Style, StyleName
 from calibrant.verdict.check import judge
 from calibrant.verdict.decision import TOLERANCE
-from calibrant.verdict.evidence import read_evidence
+from calibrant.verdict.reading import read_evidence
 
 FORMS = {".html": "to_html", ".md": "to_markdown", ".json": "to_json"}
 

@@ -282,11 +282,14 @@ class Tally:
             return self._with(Cells(cells.keys, **whole, offset=offset, scores=cells.scores), counts=True)
         return self.in_effective_rows()
 
-    def in_effective_rows(self) -> Tally:
-        """The same tally with importance weights in the unit in which they add up to the effective size."""
+    def in_effective_rows(self, factor: float | None = None) -> Tally:
+        """The same tally with importance weights in the unit in which they add up to the effective size.
+
+        ``factor`` is what weights are multiplied by; a part of a whole takes the whole's.
+        """
         if self.counts:
             return self
-        cells, factor = self.cells, self.effective_size / self.total
+        cells, factor = self.cells, self.effective_size / self.total if factor is None else factor
         powers = {"n": factor, "events": factor, "offset": factor, "w2": factor**2}
         scaled: dict[str, Any] = {
             name: getattr(cells, name) * power for name, power in powers.items() if getattr(cells, name) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -12,9 +13,10 @@ from calibrant.arrays import Kind
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.scores import auc
 from calibrant.verdict.decision import TOLERANCE, Decision, decide
-from calibrant.verdict.evidence import Evidence, read_evidence
+from calibrant.verdict.evidence import Evidence
 from calibrant.verdict.gain import crossfitted_gain
 from calibrant.verdict.likelihood import Likelihood, critical_value
+from calibrant.verdict.reading import read_evidence
 from calibrant.verdict.segments import Segment, scan_segments
 from calibrant.verdict.verdict import Parameter, Verdict
 
@@ -59,7 +61,7 @@ def check(
     scores, y, sample_weight
         Probabilities, labels and weights; or a frame, with the names of its columns in ``score``, ``label`` and, where
         they are used, ``sample_weight``, ``by``, ``time`` and ``groups``; or a :class:`Tally` alone; or a
-        :class:`GroupedTally`, whose groups are the segments. Log-odds need ``kind="logit"`` or are recognised.
+        :class:`GroupedTally`, whose groups are the segments. Log-odds are recognised in arrays; say ``kind="logit"``.
     by
         Segments to look at one by one: a column, or a mapping of names to columns.
     time
@@ -85,7 +87,8 @@ def check(
     -----
     Guarantee: asymptotic for the region (likelihood ratio, checked by simulation from n = 100 on at base rates down to
     0.5 %), finite-sample for the tail test on independent rows that count alike, approximate with weights and groups.
-    More than 131,072 rows are counted on a grid of 65,536 cells. Cost: one pass over the rows, then O(cells).
+    More than 131,072 rows are counted on a grid of 65,536 cells, a frame of that size by the engine that holds it.
+    Cost: one pass over the rows, in a large frame one for each segment column, for time and for groups; then O(cells).
 
     Examples
     --------
@@ -197,4 +200,10 @@ def _periods(evidence: Evidence) -> tuple[Segment, ...]:
 
 
 def _stretch(first: Any, last: Any) -> str:
-    return str(first) if first == last else f"{first} to {last}"
+    return _moment(first) if first == last else f"{_moment(first)} to {_moment(last)}"
+
+
+def _moment(value: Any) -> str:
+    """A moment as people write it: midnight is a day."""
+    midnight = isinstance(value, datetime) and value.time() == datetime.min.time()
+    return str(value.date() if midnight else value)

@@ -1,0 +1,271 @@
+"""One more column, computed from one that is there, on any frame: as SQL text in engines, by numpy elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import InputError, Kind, check_scores
+from calibrant.engine.collecting import Rows
+from calibrant.export.document import Calibration
+from calibrant.export.sql import quote, to_sql
+from calibrant.maps import Map
+from calibrant.tallies import CLUSTER_BUCKETS, cluster_buckets
+
+Dialect = Literal["duckdb", "spark"]
+Function = Callable[[NDArray[Any]], NDArray[Any]]
+
+HEX_TO_WHOLE = {
+    "duckdb": "CAST('0x' || substr(md5(CAST({} AS VARCHAR)), 1, 8) AS BIGINT)",
+    "spark": "CAST(conv(substr(md5(CAST({} AS STRING)), 1, 8), 16, 10) AS BIGINT)",
+}
+"""The first 8 hex digits of the md5 of a column's text as a whole number, NULL for NULL."""
+
+
+def apply(
+    map_: Map | Calibration, frame: Any, score: str, *, name: str = "calibrated", kind: Kind | None = None
+) -> Any:
+    """The frame with one more column: the map over the column ``score``, in double precision.
+
+    Parameters
+    ----------
+    map_
+        A map, or a calibration as :func:`calibrant.load` returns it.
+    frame
+        A pandas, polars or pyarrow frame, a DuckDB relation or a Spark DataFrame. What comes back is of the same kind;
+        lazy frames stay lazy: nothing is read or computed here.
+    score
+        The column of scores: numbers of any type, read as doubles.
+    name
+        The new column; it must not be there already.
+    kind
+        What the scores are; by default what the calibration was fitted on, and probabilities for a bare map.
+
+    Notes
+    -----
+    NULL and NaN give NULL, in numpy-backed pandas NaN. In a frame that is held in memory, infinities and probabilities
+    outside [0, 1] are refused as they are in arrays. A lazy frame cannot be looked at: there a score outside is held at
+    the end of the map. Step maps give the same doubles everywhere, smooth maps agree to 1e-12.
+
+    Cost: one pass, as part of the engine's own plan; DuckDB and Spark run the map as SQL text, polars and the others
+    run it in numpy.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> from calibrant.maps import StepMap
+    >>> rows = duckdb.sql("SELECT * FROM (VALUES (0.2), (0.7), (NULL)) AS t(s)")
+    >>> apply(StepMap([0.5], [0.1, 0.8]), rows, "s").project("calibrated").fetchall()
+    [(0.1,), (0.8,), (None,)]
+    """
+    if isinstance(map_, Calibration):
+        kind = kind or (None if map_.provenance is None else map_.provenance.kind)
+        map_ = map_.map
+    numbers, expected = map_, kind or "probability"
+    rows = _extensible(frame, score, name)
+    dtype = rows.collect_schema()[score]
+    if not (dtype.is_numeric() or dtype == nw.Boolean or dtype == nw.Object):
+        raise InputError(f"the column {score!r} holds {dtype} and not numbers: pass the column of scores")
+    lazy = isinstance(rows, nw.LazyFrame)
+
+    def function(scores: NDArray[Any]) -> NDArray[Any]:
+        checked = scores if lazy else check_scores(scores, expected, name=f"the column {score!r}")
+        return numbers.apply(checked.astype(np.float64, copy=False))
+
+    def text(column: str, dialect: str) -> str:
+        return to_sql(numbers, column, dialect)
+
+    return with_column(frame, name, score, sql=text, function=function, dtype=nw.Float64)
+
+
+def with_cluster_bucket(frame: Any, source: str, name: str) -> Any:
+    """The frame with the bucket, 0 to 199, of each id in the column ``source``, as :func:`cluster_buckets` gives it.
+
+    Ids are integers or strings; a missing id has a missing bucket. Lazy frames stay lazy.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> rows = duckdb.sql("SELECT * FROM (VALUES ('patient-1'), ('patient-2')) AS t(id)")
+    >>> with_cluster_bucket(rows, "id", "bucket").project("bucket").fetchall()
+    [(62,), (89,)]
+    """
+    dtype = _extensible(frame, source, name).collect_schema()[source]
+    if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum)):
+        raise InputError(f"cluster ids must be integers or strings, got {dtype}: convert them to text first")
+
+    def text(column: str, dialect: str) -> str:
+        return f"{HEX_TO_WHOLE[dialect].format(quote(column, dialect))} % {CLUSTER_BUCKETS}"
+
+    return with_column(frame, name, source, sql=text, function=cluster_buckets, dtype=nw.Int64)
+
+
+def dialect_of(frame: Any) -> Dialect | None:
+    """The SQL that the engine behind the frame speaks, or None where columns are computed in numpy."""
+    engine = read_frame(frame).implementation
+    if engine.is_duckdb():
+        return "duckdb"
+    return "spark" if engine.is_pyspark() or engine.is_pyspark_connect() else None
+
+
+def with_column(
+    frame: Any,
+    name: str,
+    source: str,
+    *,
+    sql: Callable[[str, str], str],
+    function: Function,
+    dtype: type[nw.Float64] | type[nw.Int64],
+) -> Any:
+    """The native frame with the column ``name``, computed row by row from the column ``source``.
+
+    Parameters
+    ----------
+    sql
+        From a column's name and a dialect to the expression; NULL must give NULL.
+    function
+        The same on a numpy array of the values that are there; a NaN that it gives becomes NULL, where frames have it.
+    dtype
+        Type of the new column. In numpy-backed pandas whole numbers with missing values are floats with NaN.
+    """
+    rows = _extensible(frame, source, name)
+    engine = rows.implementation
+    if engine.is_duckdb():
+        return frame.project(f"*, {sql(source, 'duckdb')} AS {quote(name, 'duckdb')}")
+    if engine.is_pyspark() or engine.is_pyspark_connect():
+        return _on_spark(frame, name, source, sql, connect=engine.is_pyspark_connect())
+    if engine.is_polars():
+        return _on_polars(frame, name, source, function, dtype)
+    values, missing = _computed(rows.to_native()[source], function, dtype)
+    if engine.is_pyarrow():
+        return frame.append_column(name, _arrow(values, missing))
+    extended = frame.copy(deep=False)
+    extended[name] = _for_pandas(values, missing, frame[source].dtype)
+    return extended
+
+
+def read_frame(frame: Any, *names: str) -> Rows:
+    """The frame as narwhals sees it, with the named columns; nothing is read but the schema."""
+    try:
+        rows: Rows = nw.from_native(frame)
+    except TypeError:
+        raise InputError(
+            f"a frame is needed, and {type(frame).__name__} is none: pass a pandas, polars, pyarrow, DuckDB or Spark "
+            "frame, or arrays without names of columns"
+        ) from None
+    there = rows.collect_schema().names()
+    missing = [name for name in names if not isinstance(name, str) or name not in there]
+    if missing:
+        raise InputError(f"the frame has no column {missing[0]!r}: it has {', '.join(map(repr, there))}")
+    return rows
+
+
+def plain_names(frame: Any, names: Sequence[str]) -> tuple[Any, dict[str, str]]:
+    """The frame and where its named columns are: under plain names in engines that read some names as syntax.
+
+    Spark does so with dots and backticks, Polars with ``^...$`` and ``*``.
+    """
+    rows = read_frame(frame, *names)
+    if rows.implementation.is_spark_like():
+        places = {name: f"c{place}" for place, name in enumerate(frame.columns)}
+        return frame.toDF(*places.values()), {name: places[name] for name in names}
+    if rows.implementation.is_polars():
+        taken = set(rows.collect_schema().names())
+        fresh = (name for name in map("column {}".format, count()) if name not in taken)
+        places = dict(zip(dict.fromkeys(names), fresh, strict=False))
+        return frame.rename(places), places
+    return frame, {name: name for name in names}
+
+
+def fresh_name(frame: Any, stem: str) -> str:
+    """A name that no column of the frame has."""
+    taken = {name.lower() for name in read_frame(frame).collect_schema().names()}
+    while stem in taken:
+        stem += "_"
+    return stem
+
+
+def _extensible(frame: Any, source: str, name: str) -> Rows:
+    """The frame in narwhals, when it can be extended as asked."""
+    rows = read_frame(frame, source)
+    engine, dialect = rows.implementation, dialect_of(frame)
+    if dialect is None and not (engine.is_polars() or engine.is_pandas() or engine.is_pyarrow()):
+        raise InputError(f"frames of {engine} cannot take a computed column: convert to pandas, polars or pyarrow")
+    there = rows.collect_schema().names()
+    if dialect is not None:  # SQL does not tell Score from score
+        there, name = [column.lower() for column in there], name.lower()
+    if name in there:
+        raise InputError(f"the frame has a column {name!r} already: pass name=... for another one")
+    return rows
+
+
+def _on_spark(frame: Any, name: str, source: str, sql: Callable[[str, str], str], *, connect: bool) -> Any:
+    """Over a plain alias, because Spark replaces ``${...}`` in any text that it parses, names included."""
+    if connect:
+        from pyspark.sql.connect import functions
+    else:
+        from pyspark.sql import functions  # type: ignore[no-redef]
+    plain = fresh_name(frame, "source" if name.lower() != "source" else "given")
+    column = functions.col("`" + source.replace("`", "``") + "`").alias(plain)
+    return frame.select("*", column).select("*", functions.expr(sql(plain, "spark")).alias(name)).drop(plain)
+
+
+def _on_polars(frame: Any, name: str, source: str, function: Function, dtype: Any) -> Any:
+    """Batch by batch inside polars' own plan, so that a lazy frame stays lazy and streams."""
+    import polars as pl
+    from polars import selectors
+
+    native = pl.Float64 if dtype is nw.Float64 else pl.Int64
+
+    def batch(column: pl.Series) -> pl.Series:
+        # under a plain name, because methods of a series read some names as patterns too
+        values, missing = _computed(column.alias("source"), function, dtype)
+        out = pl.Series(name, values, dtype=native)
+        return out if missing is None else out.set(pl.Series(missing), None)
+
+    if isinstance(frame, pl.DataFrame):
+        return frame.with_columns(batch(frame[source]).alias(name))
+    # by_name, because col(...) reads some names as patterns
+    column = selectors.by_name(source).map_batches(batch, return_dtype=native, is_elementwise=True)
+    return frame.with_columns(column.alias(name))
+
+
+def _computed(
+    column: Any, function: Function, dtype: type[nw.Float64] | type[nw.Int64]
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """The function over the values that are there, with zeros elsewhere, and where that is; None for nowhere."""
+    series: nw.Series[Any] = nw.from_native(column, series_only=True)
+    missing: NDArray[np.bool_] | None = None
+    if series.null_count():
+        missing = series.is_null().to_numpy()
+        values = np.zeros(len(series), dtype=np.float64 if dtype is nw.Float64 else np.int64)
+        values[~missing] = function(series.filter(~series.is_null()).to_numpy())
+    else:
+        values = function(series.to_numpy())
+    undefined = np.isnan(values)
+    if undefined.any():
+        missing = undefined if missing is None else missing | undefined
+    return values, missing
+
+
+def _arrow(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> Any:
+    import pyarrow as pa
+
+    return pa.array(values, mask=missing)
+
+
+def _for_pandas(values: NDArray[Any], missing: NDArray[np.bool_] | None, source: Any) -> Any:
+    """The column as pandas holds the one it was computed from: in arrow, with a mask, or as a plain array."""
+    import pandas as pd
+
+    if isinstance(source, pd.ArrowDtype):
+        return pd.arrays.ArrowExtensionArray(_arrow(values, missing))
+    if isinstance(source, pd.api.extensions.ExtensionDtype) and source.na_value is pd.NA:
+        masked = pd.arrays.FloatingArray if values.dtype.kind == "f" else pd.arrays.IntegerArray
+        return masked(values, np.zeros(len(values), dtype=bool) if missing is None else missing)
+    return values if missing is None else np.where(missing, np.nan, values)

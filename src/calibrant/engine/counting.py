@@ -1,0 +1,210 @@
+"""One GROUP BY, and tallies out of its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import InputError, Kind
+from calibrant.arrays.sides import check_weights
+from calibrant.engine.cells import with_cells
+from calibrant.engine.collecting import Rows, collect_frame
+from calibrant.engine.selection import Selection
+from calibrant.numerics import Floats, Grid
+from calibrant.tallies import Cells, GroupedTally, Tally
+
+MOST_DISTINCT = 1 << 16
+"""Up to this many distinct scores a tally keeps every one of them."""
+
+PROBE_ROWS = 1 << 17
+"""Rows that are looked at first: more distinct scores among them than that settle the question without a pass."""
+
+ENDS = ("least", "most")
+"""Columns that are not summed by cell: the smallest weight above zero, and the largest."""
+
+TOO_HEAVY = "the weights add up to more than 64 bits can hold: divide them, or tally the rows in parts"
+MOST_WEIGHT = 2.0**62
+"""Sums of whole weights beyond this might have left the range of 64 bits unnoticed."""
+
+COLUMNS = ("n", "events", "offset", "rows", "w2")
+
+
+def few_scores(selection: Selection) -> bool:
+    """Whether there are at most 65,536 distinct scores, by counting them."""
+    scores = _countable(selection).select("score")
+    first = collect_frame(scores.head(PROBE_ROWS))["score"]
+    found = _distinct(first)
+    if found <= MOST_DISTINCT and len(first) == PROBE_ROWS:
+        most = MOST_DISTINCT + 2  # one more than enough, for -0.0 beside 0.0
+        found = _distinct(collect_frame(scores.unique().head(most))["score"])
+    return found <= MOST_DISTINCT
+
+
+def _countable(selection: Selection) -> Rows:
+    return selection.rows.filter(nw.col("good"), nw.col("score").is_between(*selection.ends).fill_null(False))
+
+
+def _distinct(scores: nw.Series[Any]) -> int:
+    return len(np.unique(np.asarray(scores.to_numpy(), dtype=np.float64)))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the engine gave back: one entry per key and cell, in order."""
+
+    keys: tuple[NDArray[Any], ...]
+    cells: Cells
+    grid: Grid | None
+    counts: bool
+    integers: bool
+    unusable: bool
+
+    def whole(self, kind: Kind) -> Tally:
+        """All cells as one tally."""
+        return self._tally(slice(None), kind)
+
+    def grouped(self, kind: Kind) -> GroupedTally:
+        """One tally per key."""
+        fresh = np.zeros(len(self.cells.n), dtype=bool)
+        fresh[:1] = True
+        for column in self.keys:
+            fresh[1:] |= column[1:] != column[:-1]
+        starts = np.flatnonzero(fresh)
+        values = [column[starts].tolist() for column in self.keys]
+        names = values[0] if len(values) == 1 else list(zip(*values, strict=True))
+        parts = map(slice, starts.tolist(), np.append(starts[1:], len(fresh)).tolist())
+        return GroupedTally({name: self._tally(part, kind) for name, part in zip(names, parts, strict=True)})
+
+    def _tally(self, part: slice, kind: Kind) -> Tally:
+        given: dict[str, Any] = {name: getattr(self.cells, name) for name in COLUMNS}
+        cells = Cells(self.cells.keys[part], **{name: v[part] for name, v in given.items() if v is not None})
+        resolution: Literal["exact", "grid"] = "exact" if self.grid is None else "grid"
+        return Tally(cells, kind=kind, grid=self.grid, resolution=resolution, counts=self.counts, whole=self.integers)
+
+
+def count_cells(selection: Selection, grid: Grid | None) -> Counted:
+    """Rows and events by key and cell of ``grid``, or by key and score where there is none."""
+    cell = "score" if grid is None else "code"
+    if grid is None:
+        rows = selection.rows.with_columns(nw.when(nw.col("good")).then(nw.col("score")).alias("score"))
+    else:
+        rows = with_cells(selection.rows, "score", "good", grid)
+    values = _weights(selection.counts, grid) if selection.weighted else _labels(grid)
+    rows = rows.select(*selection.keys, cell, *(value.alias(name) for name, value in values.items()))
+    gathered = [nw.col(name).min() if name == "least" else nw.col(name).max() for name in values if name in ENDS]
+    gathered += [nw.col(name).sum() for name in values if name not in ENDS]
+    gathered.append(nw.len().alias("size" if selection.weighted else "n"))
+    answer = rows.group_by(*selection.keys, cell).agg(*gathered)
+    real = selection.weighted and not selection.counts
+    types = {name: nw.Float64 if real and name != "rows" else nw.Int64 for name in ("n", *values)}
+    collected = _collect(answer.with_columns(nw.col(name).cast(dtype) for name, dtype in types.items()), selection)
+    found = collected[cell]
+    ends = selection.ends if grid is None else (-grid.top, grid.top)
+    usable = collected.filter(found.is_between(*ends).fill_null(False))
+    columns = {name: usable[name].to_numpy() for name in (cell, *types)}
+    columns |= {name: _key_values(usable[name], name == selection.days) for name in selection.keys}
+    if selection.weighted and not real:
+        heaviest = usable["most"].cast(nw.Float64) * usable["size"].cast(nw.Float64)
+        if (heaviest >= MOST_WEIGHT).any():
+            raise InputError(TOO_HEAVY)
+    integers = _check_weights(columns) if real else True
+    order = _order(columns, selection.keys, cell)
+    return Counted(
+        keys=tuple(columns[name][order] for name in selection.keys),
+        cells=_cells(columns, cell, order),
+        grid=grid,
+        counts=not real,
+        integers=integers,
+        unusable=len(usable) < len(collected),
+    )
+
+
+def count_totals(selection: Selection) -> tuple[list[Any], Floats, Floats, Floats]:
+    """By key: its name, rows (or sum of weights), events and the sum of scores, in doubles."""
+    w = nw.col("weight") if selection.weighted else nw.lit(1.0)
+    usable = _countable(selection)
+    sums = {"n": w, "events": w * nw.col("label"), "predicted": w * nw.col("score")}
+    products = usable.select(*selection.keys, *(each.cast(nw.Float64).alias(name) for name, each in sums.items()))
+    answer = products.group_by(*selection.keys).agg(nw.col(*sums).sum())
+    collected = collect_frame(answer)
+    n, events, predicted = (collected[name].to_numpy() for name in sums)
+    keys = [_key_values(collected[name], name == selection.days).tolist() for name in selection.keys]
+    return list(zip(*keys, strict=True)), n, events, predicted
+
+
+def _labels(grid: Grid | None) -> dict[str, nw.Expr]:
+    """What is summed by cell when every row counts once."""
+    values = {"events": nw.col("label")}
+    return values if grid is None else values | {"offset": nw.col("offset")}
+
+
+def _weights(counts: bool, grid: Grid | None) -> dict[str, nw.Expr]:
+    """What is summed by cell under weights; of real ones also how much data they are, and their ends."""
+    w = nw.col("weight")
+    values = {"n": w} | {name: w * value for name, value in _labels(grid).items()}
+    if counts:
+        return values | {"most": w}
+    above = nw.when(w > 0.0)
+    parts = nw.when(w != w.floor()).then(1).otherwise(0)
+    return values | {"rows": above.then(1).otherwise(0), "w2": w * w, "parts": parts, "least": above.then(w), "most": w}
+
+
+def _collect(answer: Rows, selection: Selection) -> nw.DataFrame[Any]:
+    try:
+        return collect_frame(answer)
+    except Exception as problem:  # each engine has its own for sums beyond 64 bits, where it has one
+        if selection.weighted and ("out of range" in str(problem) or "overflow" in str(problem).lower()):
+            raise InputError(TOO_HEAVY) from None
+        raise
+
+
+def _check_weights(columns: dict[str, NDArray[Any]]) -> bool:
+    """Refuse weights whose sums or squares leave the range of doubles; whether all of them are whole numbers."""
+    ends = np.append(columns["least"], columns["most"])
+    ends = ends[~np.isnan(ends)]  # a cell of zero weights has no least weight above zero
+    if len(ends):
+        check_weights(ends, "importance", len(ends))
+    return not columns["parts"].any()
+
+
+def _order(columns: dict[str, NDArray[Any]], keys: tuple[str, ...], cell: str) -> NDArray[np.intp]:
+    """Entries that weigh something, by key and cell."""
+    ranks = [columns[cell], *(_ranks(columns[name]) for name in reversed(keys))]
+    order = np.lexsort(ranks)
+    return order[columns["n"][order] > 0]
+
+
+def _ranks(keys: NDArray[Any]) -> NDArray[Any]:
+    """Numbers that sort as the keys do; text is ranked by its distinct values, of which there are few."""
+    if keys.dtype.kind != "O":
+        return keys
+    distinct = set(keys.tolist())
+    try:
+        places = {value: place for place, value in enumerate(sorted(distinct))}
+    except TypeError:
+        raise InputError("a key column mixes values of several types: turn them into text first") from None
+    return np.array([places[value] for value in keys.tolist()], dtype=np.int64)
+
+
+def _key_values(keys: nw.Series[Any], whole_days: bool) -> NDArray[Any]:
+    """Keys as numbers, dates, moments in microseconds, or objects: fixed-width text would lose its last NUL."""
+    if keys.dtype.is_numeric() or keys.dtype == nw.Boolean:
+        return keys.to_numpy()
+    if keys.dtype.is_temporal():
+        return np.asarray(keys.to_numpy()).astype("datetime64[D]" if whole_days else "datetime64[us]")
+    made = np.empty(len(keys), dtype=object)
+    made[:] = keys.to_list()
+    return made
+
+
+def _cells(columns: dict[str, NDArray[Any]], cell: str, order: NDArray[np.intp]) -> Cells:
+    keys = columns[cell][order]
+    there = {name: columns[name][order] for name in COLUMNS if name in columns}
+    if cell == "code":
+        return Cells(keys.astype(np.int32), **there)
+    made = Cells(np.asarray(keys, dtype=np.float64) + 0.0, **there)
+    return made.merged(made.keys, None)  # -0.0 and 0.0 are one score

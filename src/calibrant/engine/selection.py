@@ -1,0 +1,235 @@
+"""Which columns and rows of a frame are counted, and why some cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any, Literal, get_args
+
+import narwhals as nw
+import numpy as np
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import check_option
+from calibrant.arrays.labels import encode_labels
+from calibrant.engine.collecting import Rows, collect_frame
+from calibrant.engine.columns import fresh_name, plain_names, read_frame, with_cluster_bucket
+
+Weighting = Literal["importance", "counts"]
+
+EXACT = 2.0**53
+NARROW = (nw.Int8, nw.Int16, nw.Int32, nw.UInt8, nw.UInt16, nw.UInt32)
+EVERY = ("1s", "1m", "1h", "1d", "1mo", "1q", "1y")
+DAYS = ("1d", "1mo", "1q", "1y")
+"""Buckets of time, and those of them that begin at midnight."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows with the columns ``score``, ``label``, ``weight`` and keys, by the roles that a user gave them.
+
+    A column ``good`` says whether all but the score is; that is for the counting to see, at no cost.
+    """
+
+    rows: Rows
+    ends: tuple[float, float]
+    """Between which scores are counted."""
+    keys: tuple[str, ...]
+    days: str | None
+    """The key that holds whole days."""
+    weighted: bool
+    counts: bool
+    checked: Rows
+    """The same rows with one truth value for each ``reason`` why a row cannot be counted."""
+    reasons: Mapping[str, str]
+    """By the name of that column, the reason in words."""
+
+    @classmethod
+    def of(
+        cls,
+        frame: Any,
+        score: str,
+        label: str,
+        *,
+        ends: tuple[float, float],
+        sample_weight: str | None = None,
+        weights: Weighting = "importance",
+        by: str | Sequence[str] | None = None,
+        time: str | None = None,
+        every: str = "1d",
+        groups: str | None = None,
+        positive: Any = None,
+    ) -> Selection:
+        """Columns of ``frame`` by their roles."""
+        check_option("weights", weights, get_args(Weighting))
+        check_option("every", every, EVERY)
+        if not (by is None or isinstance(by, Sequence)):
+            raise InputError(f"by={by!r} must name columns: a name, or a list of names")
+        weight, counts, by = sample_weight, weights == "counts", [by] if isinstance(by, str) else list(by or ())
+        given = [score, label, *by, *(name for name in (weight, time, groups) if name is not None)]
+        source, place = plain_names(frame, given)
+        bucket = fresh_name(source, "cluster bucket")
+        if groups is not None:
+            source = with_cluster_bucket(source, place[groups], bucket)
+        if time is not None and read_frame(source).implementation.is_pandas_like():
+            source = _on_local_clock(source, place[time])
+        rows = read_frame(source)
+        types = rows.collect_schema()
+        parts = [_score(nw.col(place[score]), types[place[score]], score, ends)]
+        parts.append(_label(rows, place[label], label, positive))
+        if weight is not None:
+            parts.append(_weight(nw.col(place[weight]), weight, counts))
+        keys = [(_segment(nw.col(place[name]), types[place[name]], name), name, types[place[name]]) for name in by]
+        if time is not None:
+            spark = rows.implementation.is_spark_like()
+            moment = _bucket(nw.col(place[time]), types[place[time]], time, every, spark)
+            keys.append((moment, time, nw.Datetime()))
+        if groups is not None:
+            keys.append((nw.col(bucket), groups, nw.Int64()))
+        parts += [_key(*key, number) for number, key in enumerate(keys)]
+        days = f"key{len(by)}" if time is not None and every in DAYS else None
+        places = tuple(f"key{number}" for number in range(len(keys)))
+        return cls._select(rows, ends, parts, places, days, weight is not None, counts)
+
+    @classmethod
+    def _select(
+        cls,
+        rows: Rows,
+        ends: tuple[float, float],
+        parts: Sequence[_Part],
+        keys: tuple[str, ...],
+        days: str | None,
+        weighted: bool,
+        counts: bool,
+    ) -> Selection:
+        if rows.implementation.is_polars():
+            rows = rows.lazy()
+        # lazy engines take an unknown condition as a false one
+        eager = isinstance(rows, nw.DataFrame)
+        good = reduce(and_, (part.good.fill_null(False) if eager else part.good for part in parts[1:]))
+        named = rows.select(*(part.value.alias(part.name) for part in parts), good.alias("good"))
+        ok = nw.col("good")
+        chosen: list[nw.Expr] = [nw.col("score"), ok]
+        for part in parts[1 : 3 if weighted else 2]:
+            dtype = nw.Float64 if part.name == "weight" and not counts else nw.Int64
+            column = nw.col(part.name)
+            if not part.safe:
+                column = nw.when(ok).then(column).otherwise(0).cast(dtype)
+            elif not rows.implementation.is_duckdb():  # which sums narrow integers in wide ones by itself
+                column = column.cast(dtype)
+            chosen.append(column.alias(part.name))
+        flags = [(words, flag) for part in parts for words, flag in part.reasons.items()]
+        names = {f"reason{number}": words for number, (words, _) in enumerate(flags)}
+        bad = ~reduce(and_, (part.good.fill_null(False) for part in parts))
+        reasons = (flag.alias(name) for name, (_, flag) in zip(names, flags, strict=True))
+        checked = rows.select(bad.alias("bad"), *reasons)
+        return cls(named.select(*chosen, *keys), ends, keys, days, weighted, counts, checked, names)
+
+    def unusable(self) -> str:
+        """How many rows cannot be counted, and why, as the beginning of a sentence."""
+        names = ["bad", *self.reasons]
+        sums = [nw.when(nw.col(name).fill_null(False)).then(1).otherwise(0).sum().alias(name) for name in names]
+        found = collect_frame(self.checked.select(*sums, nw.len().alias("rows")))
+        counts = {name: int(found[name].item()) for name in (*names, "rows")}
+        why = [f"{words} in {counts[name]:,}" for name, words in self.reasons.items() if counts[name]]
+        return f"{counts['bad']:,} of {counts['rows']:,} rows cannot be counted ({', '.join(why)})"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A column in its role, when it is good, and what may be wrong with it."""
+
+    name: str
+    value: nw.Expr
+    good: nw.Expr
+    reasons: Mapping[str, nw.Expr]
+    safe: bool = False
+    """Whether sums of it stay in range even over rows that cannot be counted."""
+
+
+def _score(column: nw.Expr, dtype: Any, name: str, ends: tuple[float, float]) -> _Part:
+    if not (dtype.is_numeric() or dtype in (nw.Boolean, nw.Object)):
+        raise InputError(f"the column {name!r} holds {dtype} and not numbers: pass the column of scores")
+    s = column.cast(nw.Float64)
+    good, missing = s.is_between(*ends), s.is_null() | s.is_nan()
+    reasons = {
+        f"score {name!r} missing": missing,
+        f"score {name!r} outside [{ends[0]:g}, {ends[1]:g}]": ~missing & ~good,
+    }
+    return _Part("score", s, good, reasons)
+
+
+def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
+    column, dtype = nw.col(place), rows.collect_schema()[place]
+    if positive is not None or dtype in (nw.String, nw.Categorical, nw.Enum):
+        missing = column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
+        found = _event(rows.select(place).filter(~missing), place, name, positive)
+        y = nw.when(column == found[0]).then(1).otherwise(0) if found else nw.when(missing).then(0).otherwise(0)
+        return _Part("label", y, ~missing, {f"label {name!r} missing": missing}, safe=True)
+    if dtype == nw.Boolean:
+        column, dtype = column.cast(nw.Int8), nw.Int8()
+    y = column if dtype.is_integer() else column.cast(nw.Float64)
+    missing = y.is_null() if dtype.is_integer() else y.is_null() | y.is_nan()
+    good = y.is_between(0, 1) if dtype.is_integer() else (y == 0.0) | (y == 1.0)
+    words = f"label {name!r} neither 0 nor 1"
+    reasons = {f"label {name!r} missing": missing, words: ~missing & ~good}
+    return _Part("label", y, good, reasons, safe=dtype in NARROW)
+
+
+def _event(labels: Rows, place: str, name: str, positive: Any) -> list[Any]:
+    """The label that counts as the event, as the frame has it, or none when it never happened.
+
+    More than two labels are refused, and two that nobody chose between.
+    """
+    values = collect_frame(labels.unique().head(3))[place].to_list()
+    if values:
+        encode_labels(np.array(values, dtype=object), positive, name)
+    return [value for value in values if value == positive]
+
+
+def _weight(column: nw.Expr, name: str, counts: bool) -> _Part:
+    w = column.cast(nw.Float64)
+    missing = w.is_null() | w.is_nan()
+    good = w.is_between(0.0, EXACT - 1.0 if counts else float(np.finfo(np.float64).max))
+    words = "negative or infinite"
+    if counts:
+        good, words = good & (w == w.floor()), "no whole number below 2**53"
+    reasons = {f"weight {name!r} missing": missing, f"weight {name!r} {words}": ~missing & ~good}
+    return _Part("weight", w, good, reasons)
+
+
+def _key(column: nw.Expr, name: str, dtype: Any, number: int) -> _Part:
+    missing = column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
+    return _Part(f"key{number}", column, ~missing, {f"{name!r} missing": missing})
+
+
+def _segment(column: nw.Expr, dtype: Any, name: str) -> nw.Expr:
+    plain = (nw.String, nw.Categorical, nw.Enum, nw.Boolean, nw.Object, nw.Date)
+    if dtype in plain or dtype.is_integer() or dtype.is_float() or dtype.is_decimal():
+        return column
+    if isinstance(dtype, nw.Datetime):
+        raise InputError(f"by={name!r} holds moments: use time={name!r}, which cuts them into days, hours or months")
+    raise InputError(f"by={name!r} is of type {dtype}: pass a column of text, numbers, truth values or dates")
+
+
+def _on_local_clock(frame: Any, name: str) -> Any:
+    """The pandas frame with moments as the clock of their time zone shows them, which narwhals does not for all."""
+    column = frame[name]
+    zone = getattr(getattr(column.dtype, "pyarrow_dtype", column.dtype), "tz", None)
+    if zone is None:
+        return frame
+    return frame.assign(**{name: column.astype(f"datetime64[us, {zone}]").dt.tz_localize(None)})
+
+
+def _bucket(column: nw.Expr, dtype: Any, name: str, every: str, spark: bool) -> nw.Expr:
+    """Moments cut down; those with a time zone by the clock of that zone."""
+    if dtype == nw.Date and every == "1d":
+        return column
+    if dtype in (nw.Date, nw.Object):  # plain pandas has no type for dates
+        return column.cast(nw.Datetime()).dt.truncate(every)
+    if isinstance(dtype, nw.Datetime):
+        cut = column.dt.truncate(every)  # which in Spark has a zone, even of a moment that had none
+        return cut.dt.replace_time_zone(None) if dtype.time_zone is not None or spark else cut
+    raise InputError(f"time={name!r} is of type {dtype}, and only dates and timestamps can be cut: use by={name!r}")

@@ -1,0 +1,216 @@
+"""Evidence from a frame too large to bring into memory: tallies made by the engine that holds it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal, cast
+
+import narwhals as nw
+import numpy as np
+
+from calibrant.arrays import InputError, Kind
+from calibrant.engine.collecting import Rows, collect_frame
+from calibrant.engine.columns import apply, fresh_name, plain_names, read_frame
+from calibrant.engine.frames import tally, totals
+from calibrant.maps import LogitAffineMap
+from calibrant.numerics import Floats, Grid
+from calibrant.tallies import CLUSTER_BUCKETS, GroupedTally, Tally
+from calibrant.verdict.evidence import PERIODS, Evidence, cut_time, joined
+from calibrant.verdict.gain import random_folds
+from calibrant.verdict.inflation import between_buckets
+
+FINE = Grid()
+"""Cells of the whole and of the cluster buckets, which are cut where the whole is cut."""
+
+MOST_MOMENTS = 10_000
+"""More distinct moments than this are not tallied one by one."""
+
+CUTS = ("1d", "1h", "1m", "1s")
+"""Timestamps are cut to the first of these that leaves twice as many moments as there are periods."""
+
+NO_FOLDS = (
+    "the gain from recalibration was not measured: importance weights in a frame of this size are seen as sums only, "
+    "unless time= or groups= says how to set rows apart"
+)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns of a frame by their roles."""
+
+    score: str
+    label: str
+    sample_weight: str | None = None
+    by: Sequence[str] = ()
+    time: str | None = None
+    groups: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Every column once."""
+        given = [self.score, self.label, *self.by, self.sample_weight, self.time, self.groups]
+        return list(dict.fromkeys(name for name in given if name is not None))
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A frame with what stays the same from pass to pass."""
+
+    frame: Any
+    score: str
+    label: str
+    options: Mapping[str, Any]
+
+    def whole(self) -> Tally:
+        """All rows."""
+        return cast(Tally, tally(self.frame, self.score, self.label, grid=FINE, **self.options))
+
+    def parts(self, **keys: Any) -> GroupedTally:
+        """Rows by key."""
+        return cast(GroupedTally, tally(self.frame, self.score, self.label, **keys, **self.options))
+
+    def sums(self, **keys: Any) -> dict[Any, Floats]:
+        """By the first key: rows, events and predicted events in each cluster bucket."""
+        made: dict[Any, Floats] = defaultdict(lambda: np.zeros((3, CLUSTER_BUCKETS)))
+        names, *columns = totals(self.frame, self.score, self.label, **keys, **self.options)
+        for (value, bucket), *sums in zip(names, *(column.tolist() for column in columns), strict=True):
+            made[value][:, bucket] += sums
+        return dict(made)
+
+
+def evidence_of_frame(
+    frame: Any,
+    roles: Roles,
+    *,
+    weights: Literal["importance", "counts"],
+    positive: Any,
+    kind: Kind | None,
+    random_state: int,
+) -> Evidence:
+    """Tallies of a frame by its segments, its time and its groups; one pass of the engine for each."""
+    frame, score = _as_probabilities(frame, roles.score, kind)
+    options = {"sample_weight": roles.sample_weight, "weights": weights, "positive": positive}
+    engine = Engine(frame, score, roles.label, options)
+    whole = engine.whole()
+    factor = None if whole.counts else whole.effective_size / float(whole.total)
+    segments = {name: _scaled(engine.parts(by=name), factor) for name in roles.by}
+    clusters = None if roles.groups is None else _scaled(engine.parts(groups=roles.groups, grid=FINE), factor)
+    time = None if roles.time is None else _tallied_moments(engine, roles.time)
+    periods = Periods.of(time[1], factor) if time is not None else None
+    if periods is not None:
+        folds, forward = tuple(periods.tallies.values()), True
+    elif clusters is not None:
+        folds, forward = joined(clusters), False
+    else:
+        folds, forward = random_folds(whole, random_state) if whole.counts else (), False
+    notes = () if folds else (NO_FOLDS,)
+    spreads = period_spreads = None
+    if roles.groups is not None:
+        spreads = {name: _spreads(engine.sums(by=name, groups=roles.groups), factor) for name in roles.by}
+        period_spreads = {}
+        if time is not None and periods is not None:
+            sums = engine.sums(groups=roles.groups, **time[0])
+            period_spreads = {"time": _spreads(periods.added(sums), factor)}
+    return Evidence(
+        whole.in_effective_rows(),
+        folds,
+        forward,
+        clusters,
+        segments,
+        None if periods is None else periods.tallies,
+        {} if periods is None else periods.ends,
+        None if roles.groups is None else _count_distinct(frame, roles.groups),
+        spreads,
+        period_spreads,
+        notes,
+    )
+
+
+def _scaled(tallies: GroupedTally, factor: float | None) -> GroupedTally:
+    return GroupedTally({key: each.in_effective_rows(factor) for key, each in tallies.items()})
+
+
+def _as_probabilities(frame: Any, score: str, kind: Kind | None) -> tuple[Any, str]:
+    if kind == "real":
+        raise InputError("scores are not probabilities: fit a calibrator first, or pass kind='logit' for log-odds")
+    if kind != "logit":
+        return frame, score
+    name = fresh_name(frame, "probability of these log-odds")
+    return apply(LogitAffineMap(1.0, 0.0, on="score"), frame, score, name=name, kind="logit"), name
+
+
+# -------------------------------------------------------------------------------------------------------- time
+
+
+@dataclass(frozen=True)
+class Periods:
+    """Stretches of about equally many rows, by their first moment."""
+
+    tallies: GroupedTally
+    ends: Mapping[Any, Any]
+    stretch: Mapping[Any, Any]
+    """First moment of the period of each moment."""
+
+    @classmethod
+    def of(cls, moments: GroupedTally, factor: float | None) -> Periods:
+        """Neighbouring moments joined."""
+        names = sorted(moments)
+        rows = np.array([float(moments[name].total) for name in names])
+        first, last, place = cut_time(np.array(names, dtype=object), rows)
+        stretch = {name: first[j] for name, j in zip(names, place.tolist(), strict=True)}
+        parts: dict[Any, list[Tally]] = defaultdict(list)
+        for name in names:
+            parts[stretch[name]].append(moments[name])
+        tallies = GroupedTally({start: reduce(Tally.__add__, each) for start, each in parts.items()})
+        return cls(_scaled(tallies, factor), dict(zip(first.tolist(), last.tolist(), strict=True)), stretch)
+
+    def added(self, sums: Mapping[Any, Floats]) -> dict[Any, Floats]:
+        """Sums by moment as sums by period."""
+        made: dict[Any, Floats] = {}
+        for moment, each in sums.items():
+            start = self.stretch[moment]
+            made[start] = made[start] + each if start in made else each
+        return made
+
+
+def _tallied_moments(engine: Engine, time: str) -> tuple[dict[str, Any], GroupedTally]:
+    """How the moments are asked for, and their tallies: as they are, or timestamps cut to days or less."""
+    source, place = plain_names(engine.frame, [time])
+    column = nw.col(place[time])
+    rows = read_frame(source)
+    dtype = rows.collect_schema()[place[time]]
+    ways: list[dict[str, Any]] = [{"by": time}]
+    if isinstance(dtype, nw.Datetime):
+        ways = [{"time": time, "every": every} for every in CUTS]
+    for way in ways:
+        moment = column.dt.truncate(way["every"]) if "every" in way else column
+        count = _rows_of(rows.select(moment.alias("moment")).unique().head(MOST_MOMENTS + 1))
+        if count > MOST_MOMENTS:
+            raise InputError(
+                f"time={time!r} has more than {MOST_MOMENTS:,} distinct values: cut it into days or months"
+            )
+        if count >= 2 * PERIODS:
+            break
+    return way, engine.parts(**way)
+
+
+def _rows_of(rows: Rows) -> int:
+    return int(collect_frame(rows.select(nw.len().alias("rows")))["rows"].item())
+
+
+# ---------------------------------------------------------------------------------------------------- clusters
+
+
+def _spreads(sums: Mapping[Any, Floats], factor: float | None) -> dict[Any, tuple[float, int]]:
+    """Variance of each value's events between cluster buckets, around its own ratio, and the buckets it has."""
+    scale = 1.0 if factor is None else factor
+    made = {value: between_buckets(*(scale * each)) for value, each in sums.items()}
+    return {value: (float(variance), int(filled)) for value, (variance, filled) in made.items()}
+
+
+def _count_distinct(frame: Any, name: str) -> int:
+    source, place = plain_names(frame, [name])
+    return _rows_of(read_frame(source).select(nw.col(place[name])).unique())

@@ -1,0 +1,133 @@
+"""What a verdict is asked about, in whatever form it comes: arrays, a frame, a tally."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_rows
+from calibrant.arrays.columns import refuse_names
+from calibrant.arrays.sides import side_column
+from calibrant.engine.collecting import collect_frame
+from calibrant.engine.columns import plain_names, read_frame
+from calibrant.numerics import expit
+from calibrant.tallies import GroupedTally, Tally
+from calibrant.verdict.evidence import MOST_ROWS, Evidence, evidence_of_rows
+from calibrant.verdict.frames import Roles, evidence_of_frame
+from calibrant.verdict.gain import random_folds
+
+
+def read_evidence(
+    scores: Any,
+    y: ArrayLike | None,
+    sample_weight: Any,
+    *,
+    score: str | None,
+    label: str | None,
+    by: Any,
+    time: Any,
+    groups: Any,
+    weights: Literal["importance", "counts"],
+    positive: Any,
+    kind: Kind | None,
+    random_state: int,
+) -> Evidence:
+    """Tallies of arrays, of the named columns of a frame, of a tally, or of tallies by group."""
+    if isinstance(scores, (Tally, GroupedTally)):
+        if any(given is not None for given in (y, sample_weight, score, label, by, time, groups)):
+            raise InputError("a tally holds its labels, weights and groups already: pass it alone")
+        return _from_tallies(scores, random_state)
+    if score is not None or label is not None:
+        if score is None or label is None:
+            raise InputError("a frame needs both score= and label=, the names of its columns")
+        if y is not None:
+            raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
+        named, arrays = _by_name(sample_weight=sample_weight, time=time, groups=groups)
+        roles = Roles(score, label, by=_names(by), **named)
+        columns = _columns(scores, roles.names)
+        if columns is None:
+            if arrays:
+                raise InputError(f"{arrays[0]} must name a column of the frame, which has too many rows for arrays")
+            return evidence_of_frame(
+                scores, roles, weights=weights, positive=positive, kind=kind, random_state=random_state
+            )
+        by = {name: columns[name] for name in roles.by} if by is not None else None
+        time, groups, sample_weight = (
+            columns[given] if isinstance(given, str) else given for given in (time, groups, sample_weight)
+        )
+        scores, y = columns[score], columns[label]
+    else:
+        refuse_names("check", y=y, sample_weight=sample_weight, by=by, time=time, groups=groups)
+        if y is None:
+            raise InputError("y is missing: pass check(scores, y), or check(frame, score=..., label=...)")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CalibrantWarning)
+        rows = check_rows(
+            scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
+        )
+    said = tuple(str(warning.message) for warning in caught if "one class" not in str(warning.message))
+    kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
+    segments = {} if by is None else _segments(by, len(np.asarray(y)), kept)
+    return evidence_of_rows(_as_probabilities(rows), segments, said, random_state=random_state)
+
+
+def _from_tallies(given: Tally | GroupedTally, random_state: int) -> Evidence:
+    tally = given.total() if isinstance(given, GroupedTally) else given
+    if tally.kind != "probability":
+        raise InputError(f"a verdict needs probabilities, not {tally.kind} scores: fit a calibrator first")
+    if not tally.total > 0:
+        raise InputError("the tally is empty: there is nothing to judge")
+    segments = {}
+    if isinstance(given, GroupedTally):
+        segments = {"group": GroupedTally({key: each.in_effective_rows() for key, each in given.items()})}
+    folds = random_folds(tally, random_state) if tally.counts else ()
+    return Evidence(tally.in_effective_rows(), folds, segments=segments)
+
+
+def _as_probabilities(rows: Rows) -> Rows:
+    if rows.kind == "logit":
+        return replace(rows, scores=expit(rows.scores), kind="probability")
+    if rows.kind == "real":
+        raise InputError("scores are not probabilities: fit a calibrator first, or pass kind='logit' for log-odds")
+    return rows
+
+
+def _names(by: Any) -> list[str]:
+    if by is None:
+        return []
+    names = [by] if isinstance(by, str) else list(by)
+    if isinstance(by, Mapping) or not all(isinstance(name, str) for name in names):
+        raise InputError("by must name columns of the frame: a name, or a list of names")
+    return names
+
+
+def _by_name(**given: Any) -> tuple[dict[str, str], list[str]]:
+    """What is named, by its role; and the roles that came as arrays."""
+    named = {role: value for role, value in given.items() if isinstance(value, str)}
+    return named, [role for role, value in given.items() if value is not None and role not in named]
+
+
+def _columns(frame: Any, names: list[str]) -> dict[str, Any] | None:
+    """The named columns in memory, or None when there are more rows than are looked at one by one."""
+    source, place = plain_names(frame, names)
+    some = collect_frame(read_frame(source).select(*place.values()).head(MOST_ROWS + 1))
+    return None if len(some) > MOST_ROWS else {name: some[place[name]].to_numpy() for name in names}
+
+
+def _keys(column: NDArray[Any], name: str) -> NDArray[Any]:
+    if column.dtype == object and len({type(value) for value in column.tolist()}) > 1:
+        raise InputError(f"by[{name!r}] mixes values of several types: turn them into text first")
+    return column
+
+
+def _segments(by: Any, length: int, kept: NDArray[np.bool_] | None) -> dict[str, NDArray[Any]]:
+    columns = dict(by) if isinstance(by, Mapping) else {getattr(by, "name", None) or "segment": by}
+    read = {
+        str(name): _keys(side_column(column, f"by[{name!r}]", length), str(name)) for name, column in columns.items()
+    }
+    return read if kept is None else {name: column[kept] for name, column in read.items()}

@@ -1,0 +1,203 @@
+"""Keys and labels that engines read differently, unless care is taken."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.engine import TallyStore, tally
+from calibrant.numerics import Grid
+from calibrant.verdict import check
+
+pytestmark = pytest.mark.engine
+
+NAN = float("nan")
+LOCAL: dict[str, Callable[[Any], Any]] = {
+    "pandas": lambda table: table.to_pandas(),
+    "pandas-arrow": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": pl.from_arrow,
+    "polars-lazy": lambda table: pl.from_arrow(table).lazy(),
+    "pyarrow": lambda table: table,
+}
+
+
+@pytest.fixture(params=[*LOCAL, "duckdb"])
+def frame(request: pytest.FixtureRequest, duck: Any) -> Callable[[Any], Any]:
+    return LOCAL.get(request.param, duck.from_arrow)
+
+
+def with_key(values: Any) -> Any:
+    scores, labels = [0.4, 0.2, 0.4], [0, 1, 1]
+    return pa.table({"s": scores[: len(values)], "y": labels[: len(values)], "k": values})
+
+
+# --------------------------------------------------------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Tokyo", "America/New_York"])
+def test_a_day_is_that_of_the_columns_own_clock(frame: Callable[[Any], Any], duck: Any, zone: str) -> None:
+    """Half past midnight on the day on which clocks in Berlin go forward, and noon of the day after."""
+    moments = [dt.datetime(2026, 3, 29, 0, 30), dt.datetime(2026, 3, 30, 12)]
+    stamps = pa.array(moments, pa.timestamp("us"))
+    local = pa.compute.assume_timezone(stamps, zone)
+    duck.sql(f"SET TimeZone = '{zone}'")
+    try:
+        assert list(tally(frame(with_key(local)), "s", "y", time="k")) == [moment.date() for moment in moments]
+        hours = tally(frame(with_key(local)), "s", "y", time="k", every="1h")
+        assert list(hours) == [dt.datetime(2026, 3, 29), moments[1]]
+    finally:
+        duck.sql("RESET TimeZone")
+
+
+def test_spark_cuts_days_by_its_session(spark: Any) -> None:
+    rows = spark.sql("SELECT 0.2D s, 1 y, TIMESTAMP '2026-03-28 23:30:00+00:00' k")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        assert list(tally(rows, "s", "y", time="k")) == [dt.date(2026, 3, 29)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_dates_without_a_type_are_dates(frame: Callable[[Any], Any]) -> None:
+    table = with_key(pa.array([dt.date(2026, 1, 31), dt.date(2026, 2, 1)]))
+    assert list(tally(frame(table), "s", "y", time="k")) == [dt.date(2026, 1, 31), dt.date(2026, 2, 1)]
+    assert list(tally(frame(table), "s", "y", time="k", every="1mo")) == [dt.date(2026, 1, 1), dt.date(2026, 2, 1)]
+
+
+def test_what_cannot_be_a_key_is_said(frame: Callable[[Any], Any]) -> None:
+    stamps = with_key(pa.array(np.array([1, 2, 3], dtype="datetime64[ns]")))
+    with pytest.raises(InputError, match="by='k' holds moments: use time='k'"):
+        tally(frame(stamps), "s", "y", by="k")
+    with pytest.raises(InputError, match="time='s' is of type Float64"):
+        tally(frame(stamps), "s", "y", time="s")
+    with pytest.raises(InputError, match="every is '1week'"):
+        tally(frame(stamps), "s", "y", time="k", every="1week")
+    with pytest.raises(InputError, match="by=3 must name columns"):
+        tally(frame(stamps), "s", "y", by=3)  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="and not numbers: pass the column of scores"):
+        tally(frame(with_key(["a", "b"])), "k", "y")
+
+
+@pytest.mark.parametrize("engine", ["polars", "polars-lazy", "pyarrow"])  # plain pandas groups them together itself
+def test_text_that_ends_in_nothing_stays_apart(engine: str) -> None:
+    rows = LOCAL[engine](with_key(["a", "a\0", "b"]))
+    assert list(tally(rows, "s", "y", by="k")) == ["a", "a\0", "b"]
+
+
+@pytest.mark.parametrize("name", ["cluster bucket", "column 0", "good", "code", "key0", "upper"])
+def test_names_of_our_own_are_free_for_users(frame: Callable[[Any], Any], name: str) -> None:
+    table = pa.table({"s": [0.2, 0.7], "y": [0, 1], name: ["x", "z"], "id": ["p", "q"]})
+    by, both = tally(frame(table), "s", "y", by=name), tally(frame(table), "s", "y", by=name, groups="id")
+    assert list(by) == ["x", "z"]
+    assert [key[0] for key in both] == ["x", "z"]
+
+
+# ------------------------------------------------------------------------------------------------------------- labels
+
+
+def test_a_label_that_is_no_number_is_missing(frame: Callable[[Any], Any]) -> None:
+    table = pa.table({"s": [0.1, 0.2, 0.3, 0.4], "y": pa.array([1.0, 2.0, NAN, None])})
+    with pytest.raises(InputError, match="label 'y' missing in 2"):
+        tally(frame(table), "s", "y", positive=2.0)
+
+
+def test_three_labels_are_too_many_whatever_is_missing(frame: Callable[[Any], Any]) -> None:
+    table = pa.table({"s": [0.1, 0.2, 0.3, 0.4, 0.5], "y": pa.array([None, NAN, 1.0, 2.0, 3.0])})
+    with pytest.raises(InputError, match="more than two distinct values"):
+        tally(frame(table), "s", "y", positive=2.0, unusable="leave out")
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "events"),
+    [
+        ([Decimal(0), Decimal(1), Decimal(1)], 1, [0, 1, 1]),
+        ([True, False, True], 1, [1, 0, 1]),
+        ([1, 0, 1], True, [1, 0, 1]),
+        ([2, 1, 1], 2, [1, 0, 0]),
+        (["1", "1", "1"], 1, [0, 0, 0]),
+        ([5, 5, 5], "a", [0, 0, 0]),
+        (["bad", "good", "bad"], "bad", [1, 0, 1]),
+    ],
+    ids=str,
+)
+def test_the_event_is_found_whatever_its_type(
+    frame: Callable[[Any], Any], labels: list[Any], positive: Any, events: list[int]
+) -> None:
+    rows = frame(pa.table({"s": [0.1, 0.2, 0.3], "y": labels}))
+    for grid in (None, Grid()):
+        assert tally(rows, "s", "y", positive=positive, grid=grid).events.tolist() == events
+
+
+def test_text_labels_need_to_be_told(frame: Callable[[Any], Any]) -> None:
+    with pytest.raises(InputError, match="pass positive="):
+        tally(frame(pa.table({"s": [0.1, 0.2], "y": ["no", "yes"]})), "s", "y")
+
+
+# ------------------------------------------------------------------------------------------------- scores and weights
+
+
+def test_a_negative_nan_is_a_missing_score(frame: Callable[[Any], Any]) -> None:
+    negative = np.copysign(NAN, -1.0)
+    rows = frame(pa.table({"s": np.array([negative, 0.3]), "y": [0, 1], "k": ["x", "x"]}))
+    with pytest.warns(CalibrantWarning, match="score 's' missing in 1"):
+        found = tally(rows, "s", "y", by="k", unusable="leave out")
+    assert found["x"].n.tolist() == [1]
+
+
+def test_weights_that_would_overflow_are_refused(frame: Callable[[Any], Any]) -> None:
+    n = 2_100
+    table = pa.table({"s": np.full(n, 0.5), "y": np.zeros(n, dtype=np.int64), "w": np.full(n, 2**53 - 1)})
+    with pytest.raises(InputError, match="more than 64 bits can hold"):
+        tally(frame(table), "s", "y", sample_weight="w", weights="counts")
+    above = pa.table({"s": [0.5], "y": [0], "w": [2**53]})
+    with pytest.raises(InputError, match=r"no whole number below 2\*\*53 in 1"):
+        tally(frame(above), "s", "y", sample_weight="w", weights="counts")
+
+
+def test_columns_of_two_backends() -> None:
+    rows = pd.DataFrame(
+        {
+            "s": pd.Series([0.1, None, 0.3], dtype="float64[pyarrow]"),
+            "y": pd.Series([0, 1, None], dtype="Int64"),
+        }
+    )
+    with pytest.raises(InputError, match=r"2 of 3 rows .*score 's' missing in 1, label 'y' missing in 1"):
+        tally(rows, "s", "y")
+
+
+# -------------------------------------------------------------------------------------------------- store and verdict
+
+
+def test_real_weights_twice_change_nothing(frame: Callable[[Any], Any], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    n = 50_000
+    table = pa.table({"s": rng.random(n), "y": rng.integers(0, 2, n), "w": rng.random(n), "k": rng.integers(0, 3, n)})
+    store = TallyStore(tmp_path / "store", by="k")
+    backwards = table.take(np.arange(n)[::-1])
+    assert store.add_frame(frame(table), "s", "y", day="2026-01-01", sample_weight="w") == [dt.date(2026, 1, 1)]
+    assert store.add_frame(frame(backwards), "s", "y", day="2026-01-01", sample_weight="w") == []
+
+
+def test_segments_of_a_frame_are_named() -> None:
+    rows = pl.DataFrame({"s": [0.2, 0.5, 0.8] * 100, "y": [0, 1] * 150, "land": ["de", "fr"] * 150})
+    with pytest.raises(InputError, match="by must name columns of the frame"):
+        check(rows, score="s", label="y", by={"land": np.array(["x", "z"] * 150)})
+
+
+def test_periods_of_nanoseconds_read_as_days() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.random(400)
+    days = pd.date_range("2026-01-01", periods=400, freq="6h").astype("datetime64[ns]")
+    rows = pd.DataFrame({"s": scores, "y": (rng.random(400) < scores).astype(int), "t": days})
+    first = check(rows, score="s", label="y", time="t").periods[0].value
+    assert first.startswith("2026-01-01 to 2026-01-13")
