@@ -48,7 +48,7 @@ bench: venv
 	$(BIN)/python benchmarks/metrics.py --quick --gate
 	$(BIN)/python benchmarks/significance.py --quick
 	$(BIN)/python benchmarks/store.py --quick --gate
-	$(BIN)/python benchmarks/engine.py --quick --gate
+	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 3
 
 test: venv
 	$(BIN)/python -m pytest

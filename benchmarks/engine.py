@@ -1,7 +1,7 @@
 """Cost and accuracy of tallies in DuckDB, Polars and Spark, next to the same jobs written by hand in each engine.
 
     python benchmarks/engine.py --rows 1e8            # the published tables: times, memory, accuracy, growth
-    python benchmarks/engine.py --quick --gate        # what CI runs: times and accuracy on 10^6 rows
+    python benchmarks/engine.py --quick --gate        # what CI runs, in three rounds: times, accuracy on 10^6 rows
     python benchmarks/engine.py --rows 1e8 --growth   # one part alone: --times, --memory, --accuracy or --growth
 
 Rows are Parquet, eight files a data set, made once by a seeded generator in ``--data`` (else ``CALIBRANT_BENCH_DATA``,

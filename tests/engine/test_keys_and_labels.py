@@ -201,3 +201,18 @@ def test_periods_of_nanoseconds_read_as_days() -> None:
     rows = pd.DataFrame({"s": scores, "y": (rng.random(400) < scores).astype(int), "t": days})
     first = check(rows, score="s", label="y", time="t").periods[0].value
     assert first.startswith("2026-01-01 to 2026-01-13")
+
+
+@pytest.mark.parametrize("width", ["int8", "uint8", "int16", "int32", "bool_"])
+def test_labels_of_few_bits_add_up_to_many(frame: Callable[[Any], Any], width: str) -> None:
+    n = 70_000
+    rows = frame(pa.table({"s": np.full(n, 0.5), "y": pa.array(np.ones(n)).cast(getattr(pa, width)()), "k": ["x"] * n}))
+    assert tally(rows, "s", "y").events.tolist() == [n]
+    assert tally(rows, "s", "y", by="k")["x"].events.tolist() == [n]
+    assert tally(rows, "s", "y", positive=1, grid=Grid()).events.tolist() == [n]
+
+
+@pytest.mark.parametrize("width", ["Int8", "boolean", "Int16"])
+def test_labels_of_few_bits_with_a_mask(width: str) -> None:
+    rows = pd.DataFrame({"s": np.full(70_000, 0.5), "y": pd.Series(np.ones(70_000), dtype=width)})
+    assert tally(rows, "s", "y", grid=Grid()).events.tolist() == [70_000]

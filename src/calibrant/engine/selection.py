@@ -20,7 +20,9 @@ from calibrant.engine.columns import fresh_name, plain_names, read_frame, with_c
 Weighting = Literal["importance", "counts"]
 
 EXACT = 2.0**53
-NARROW = (nw.Int8, nw.Int16, nw.Int32, nw.UInt8, nw.UInt16, nw.UInt32)
+NARROW = (nw.Int8, nw.Int16, nw.UInt8, nw.UInt16)
+"""Integers that every engine sums in 64 bits by itself."""
+
 EVERY = ("1s", "1m", "1h", "1d", "1mo", "1q", "1y")
 DAYS = ("1d", "1mo", "1q", "1y")
 """Buckets of time, and those of them that begin at midnight."""
@@ -115,10 +117,8 @@ class Selection:
         for part in parts[1 : 3 if weighted else 2]:
             dtype = nw.Float64 if part.name == "weight" and not counts else nw.Int64
             column = nw.col(part.name)
-            if not part.safe:
+            if not part.narrow:  # sums over rows that cannot be counted must stay in range too
                 column = nw.when(ok).then(column).otherwise(0).cast(dtype)
-            elif not rows.implementation.is_duckdb():  # which sums narrow integers in wide ones by itself
-                column = column.cast(dtype)
             chosen.append(column.alias(part.name))
         flags = [(words, flag) for part in parts for words, flag in part.reasons.items()]
         names = {f"reason{number}": words for number, (words, _) in enumerate(flags)}
@@ -145,8 +145,8 @@ class _Part:
     value: nw.Expr
     good: nw.Expr
     reasons: Mapping[str, nw.Expr]
-    safe: bool = False
-    """Whether sums of it stay in range even over rows that cannot be counted."""
+    narrow: bool = False
+    """Whether it is an integer of 16 bits or less."""
 
 
 def _score(column: nw.Expr, dtype: Any, name: str, ends: tuple[float, float]) -> _Part:
@@ -167,7 +167,7 @@ def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
         missing = column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
         found = _event(rows.select(place).filter(~missing), place, name, positive)
         y = nw.when(column == found[0]).then(1).otherwise(0) if found else nw.when(missing).then(0).otherwise(0)
-        return _Part("label", y, ~missing, {f"label {name!r} missing": missing}, safe=True)
+        return _Part("label", y.cast(nw.Int8), ~missing, {f"label {name!r} missing": missing}, narrow=True)
     if dtype == nw.Boolean:
         column, dtype = column.cast(nw.Int8), nw.Int8()
     y = column if dtype.is_integer() else column.cast(nw.Float64)
@@ -175,7 +175,7 @@ def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
     good = y.is_between(0, 1) if dtype.is_integer() else (y == 0.0) | (y == 1.0)
     words = f"label {name!r} neither 0 nor 1"
     reasons = {f"label {name!r} missing": missing, words: ~missing & ~good}
-    return _Part("label", y, good, reasons, safe=dtype in NARROW)
+    return _Part("label", y, good, reasons, narrow=dtype in NARROW)
 
 
 def _event(labels: Rows, place: str, name: str, positive: Any) -> list[Any]:
