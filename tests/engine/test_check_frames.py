@@ -146,3 +146,12 @@ def test_what_a_large_frame_cannot_do_is_said(engine: str, many: dict[str, Any])
         check(frame, score="z", label="bad", kind="real")
     with pytest.raises(InputError, match=r"score 'z' outside \[0, 1\] in"):
         check(frame, score="z", label="bad")
+
+
+@pytest.mark.parametrize("arrow", [False, True])
+def test_moments_of_a_time_zone_in_a_large_pandas_frame(many: dict[str, Any], arrow: bool) -> None:
+    table = pa.table({name: many[name] for name in ("p", "bad", "moment")})
+    zoned = pa.compute.assume_timezone(table["moment"], "America/New_York")
+    options = {"types_mapper": pd.ArrowDtype} if arrow else {}
+    frame = table.set_column(2, "moment", zoned).to_pandas(**options)
+    assert check(frame, score="p", label="bad", time="moment").periods[0].value == "2026-01-01 to 2026-01-03"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -231,3 +232,15 @@ def test_float32_columns_are_cast_first(duck: Any, spark: Any, tmp_path: Path) -
         got = tally(frame, "s", "y", grid=Grid())
         np.testing.assert_array_equal(got.cells.keys, expected.cells.keys)
         np.testing.assert_array_equal(got.cells.offset, expected.cells.offset)
+
+
+def test_polars_that_cannot_read_bits_gives_the_same_cells(
+    frames: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes, offsets = _cells(frames("polars-lazy", "unit"), Grid())
+    monkeypatch.setattr("calibrant.engine.cells.inspect.signature", lambda method: inspect.Signature())
+    old_codes, old_offsets = _cells(frames("polars-lazy", "unit"), Grid())
+    np.testing.assert_array_equal(old_codes, codes)
+    np.testing.assert_array_equal(old_offsets, offsets)
+    missing = pl.LazyFrame({"id": [0, 1], "s": [None, 0.25]})
+    assert (np.abs(_cells(missing, Grid())[0]) <= Grid().top).tolist() == [False, True]

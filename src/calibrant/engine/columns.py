@@ -182,6 +182,20 @@ def plain_names(frame: Any, names: Sequence[str]) -> tuple[Any, dict[str, str]]:
     return frame, {name: name for name in names}
 
 
+def on_local_clock(frame: Any, name: str) -> Any:
+    """A pandas frame with moments as the clock of their time zone shows them; any other frame as it is.
+
+    narwhals does not know every zone of pandas, and strips the zone of Arrow-backed moments in UTC.
+    """
+    if not read_frame(frame).implementation.is_pandas_like():
+        return frame
+    column = frame[name]
+    zone = getattr(getattr(column.dtype, "pyarrow_dtype", column.dtype), "tz", None)
+    if zone is None:
+        return frame
+    return frame.assign(**{name: column.astype(f"datetime64[us, {zone}]").dt.tz_localize(None)})
+
+
 def fresh_name(frame: Any, stem: str) -> str:
     """A name that no column of the frame has."""
     taken = {name.lower() for name in read_frame(frame).collect_schema().names()}

@@ -84,15 +84,15 @@ def tally(
     Parameters
     ----------
     frame
-        pandas, polars (eager or lazy), pyarrow, a DuckDB relation, a Spark DataFrame (classic or Connect), or anything
-        else that narwhals reads.
+        pandas, polars (eager or lazy), pyarrow, a DuckDB relation, or a Spark DataFrame (classic or Connect).
     score, label, sample_weight
         Names of columns. Labels are 0/1 or booleans, or two values with ``positive=``.
     weights
         What ``sample_weight`` means: ``"importance"``, or ``"counts"`` for repetition, in whole numbers.
     by, time, groups
         Columns to tally side by side: segments, days (``every="1h"``, ``"1d"``, ``"1mo"``, ... of a date or timestamp,
-        in the engine's time zone), and clusters (patient, customer) in 200 hash buckets.
+        by the clock of the column's time zone, in Spark the session's), and clusters (patient, customer) in 200 hash
+        buckets.
     kind
         What the scores are; log-odds and other real scores need a ``grid`` of their range.
     grid

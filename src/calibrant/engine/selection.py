@@ -15,7 +15,7 @@ from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.labels import encode_labels
 from calibrant.engine.collecting import Rows, collect_frame
-from calibrant.engine.columns import fresh_name, plain_names, read_frame, with_cluster_bucket
+from calibrant.engine.columns import fresh_name, on_local_clock, plain_names, read_frame, with_cluster_bucket
 
 Weighting = Literal["importance", "counts"]
 
@@ -75,8 +75,8 @@ class Selection:
         bucket = fresh_name(source, "cluster bucket")
         if groups is not None:
             source = with_cluster_bucket(source, place[groups], bucket)
-        if time is not None and read_frame(source).implementation.is_pandas_like():
-            source = _on_local_clock(source, place[time])
+        if time is not None:
+            source = on_local_clock(source, place[time])
         rows = read_frame(source)
         types = rows.collect_schema()
         parts = [_score(nw.col(place[score]), types[place[score]], score, ends)]
@@ -212,15 +212,6 @@ def _segment(column: nw.Expr, dtype: Any, name: str) -> nw.Expr:
     if isinstance(dtype, nw.Datetime):
         raise InputError(f"by={name!r} holds moments: use time={name!r}, which cuts them into days, hours or months")
     raise InputError(f"by={name!r} is of type {dtype}: pass a column of text, numbers, truth values or dates")
-
-
-def _on_local_clock(frame: Any, name: str) -> Any:
-    """The pandas frame with moments as the clock of their time zone shows them, which narwhals does not for all."""
-    column = frame[name]
-    zone = getattr(getattr(column.dtype, "pyarrow_dtype", column.dtype), "tz", None)
-    if zone is None:
-        return frame
-    return frame.assign(**{name: column.astype(f"datetime64[us, {zone}]").dt.tz_localize(None)})
 
 
 def _bucket(column: nw.Expr, dtype: Any, name: str, every: str, spark: bool) -> nw.Expr:

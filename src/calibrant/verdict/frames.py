@@ -13,7 +13,7 @@ import numpy as np
 
 from calibrant.arrays import InputError, Kind
 from calibrant.engine.collecting import Rows, collect_frame
-from calibrant.engine.columns import apply, fresh_name, plain_names, read_frame
+from calibrant.engine.columns import apply, fresh_name, on_local_clock, plain_names, read_frame
 from calibrant.engine.frames import tally, totals
 from calibrant.maps import LogitAffineMap
 from calibrant.numerics import Floats, Grid
@@ -180,7 +180,7 @@ def _tallied_moments(engine: Engine, time: str) -> tuple[dict[str, Any], Grouped
     """How the moments are asked for, and their tallies: as they are, or timestamps cut to days or less."""
     source, place = plain_names(engine.frame, [time])
     column = nw.col(place[time])
-    rows = read_frame(source)
+    rows = read_frame(on_local_clock(source, place[time]))
     dtype = rows.collect_schema()[place[time]]
     ways: list[dict[str, Any]] = [{"by": time}]
     if isinstance(dtype, nw.Datetime):
