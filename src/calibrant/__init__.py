@@ -19,6 +19,7 @@ _HOMES = {
     "InputError": "arrays",
     "IsotonicCalibrator": "calibrators.isotonic",
     "MapDisplay": "displays",
+    "ParityError": "export.proof",
     "PlanDisplay": "displays",
     "PlattScaling": "calibrators.parametric",
     "Refusal": "guarantees.certificates",
@@ -35,6 +36,7 @@ _HOMES = {
     "plan": "guarantees.planning",
     "report": "reporting",
     "tally": "engine",
+    "verify": "export.proven",
 }
 
 __all__ = sorted(_HOMES)

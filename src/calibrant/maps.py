@@ -30,6 +30,8 @@ class Map:
     """
 
     kind: ClassVar[str]
+    exact: ClassVar[bool] = False
+    """Whether it only compares and copies, so that every place where it runs must give the same doubles."""
 
     def apply(self, scores: ArrayLike) -> NDArray[Any]:
         """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN."""
@@ -80,6 +82,7 @@ class IdentityMap(ScoreMap):
     """
 
     kind: ClassVar[str] = "identity"
+    exact: ClassVar[bool] = True
 
     def apply(self, scores: ArrayLike) -> NDArray[Any]:
         """A copy of ``scores``, as floats."""
@@ -106,6 +109,7 @@ class StepMap(ScoreMap):
     values: Floats
 
     kind: ClassVar[str] = "step"
+    exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check and freeze the arrays."""

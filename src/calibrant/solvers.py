@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from calibrant.numerics import Floats
 
@@ -30,6 +29,8 @@ def pool_adjacent(n: NDArray[Any], events: NDArray[Any]) -> NDArray[np.intp]:
     >>> pool_adjacent(np.array([1, 1, 1, 1]), np.array([0, 1, 0, 1])).tolist()
     [0, 1, 3]
     """
+    from scipy.optimize import isotonic_regression  # here: slow to import, and a small check pools nothing
+
     if not len(n):
         return np.zeros(0, dtype=np.intp)
     starts = np.asarray(isotonic_regression(events / n, weights=n.astype(np.float64)).blocks[:-1], dtype=np.intp)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.engine.clusters import QUICK, Cluster, ConnectServer, Driver, Read, classic_session, connect_session, reads
+from tests.engine.postgres import Server
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +27,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = classic_session("local[2]", tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server of its own."""
+    pytest.importorskip("psycopg")
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

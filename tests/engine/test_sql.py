@@ -1,146 +1,209 @@
-"""Every map kind as SQL, executed in DuckDB and Spark, against `apply`."""
+"""Every map kind as SQL, executed in DuckDB, SQLite, PostgreSQL and Spark, against `apply`."""
 
 from __future__ import annotations
 
+import sqlite3
 import struct
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.contracts.test_maps import EVERY
+from tests.engine.postgres import Server
 
-from calibrant.export import sql
-from calibrant.export.sql import EXECUTED_DIALECTS, to_sql
-from calibrant.maps import KINDS, BetaMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
-
-pa = pytest.importorskip("pyarrow")
+from calibrant.arrays import InputError
+from calibrant.export.dialects import DIALECTS, EXECUTED_DIALECTS, NO_NAN
+from calibrant.export.proof import compare, proof_scores
+from calibrant.export.proven import prove_sql
+from calibrant.export.reading import reader
+from calibrant.export.running import Engine, engine_of
+from calibrant.export.sql import to_sql
+from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 
 pytestmark = pytest.mark.engine
 
 RNG = np.random.default_rng(5)
-KNOTS = np.unique(RNG.random(100) ** 3)
-SAMPLES = [
-    IdentityMap(),
-    StepMap(KNOTS, RNG.random(len(KNOTS) + 1)),
-    StepMap([], [0.3]),
-    PiecewiseLinearMap(KNOTS[::5], np.sort(RNG.random(len(KNOTS[::5])))),
-    PiecewiseLinearMap([0.5], [0.3]),
-    LogitAffineMap(1.3, -0.4),
-    LogitAffineMap(4.0, -2.0, on="score"),
-    LogitAffineMap(-1e300, 1e300, on="score"),
-    LogitAffineMap(-900.0, 1e6),
-    BetaMap(0.7, 1.4, 0.2),
-    ComposeMap((LogitAffineMap(1.3, -0.4), PiecewiseLinearMap([0.01, 0.99], [0.01, 0.99]))),
-]
-EXACT = (IdentityMap, StepMap)
-BESIDE = np.concatenate([KNOTS, np.nextafter(KNOTS, 0), np.nextafter(KNOTS, 1)])
-SCORES = np.concatenate([[0.0, 1.0, 0.5, 5e-324, 2**-32, 1 - 2**-53], BESIDE, RNG.random(5_000)])
 HOSTILE = [
     "score",
     "my score",
     'a"b',
     "a'b",
     "x`; DROP TABLE rows; --",
+    'x"; DROP TABLE rows; --',
     "SELECT",
     "größe µ 数 🙂",
     "a.b",
     "`tick`",
-    "%s {x} $1 ? :name",
+    "%s %% {x} $1 ? :name @x",
     "back\\slash",
     "new\nline",
     "/* comment",
+    "-- comment",
+    "[bracket]",
+    "found",
+    "STEP",
+    "piece",
 ]
+FEW = [
+    IdentityMap(),
+    StepMap([0.3, 0.6], [0.1, 0.4, 0.9]),
+    PiecewiseLinearMap([0.1, 0.4, 0.9], [0.2, 0.3, 0.8]),
+    LogitAffineMap(1.3, -0.4),
+    LogitAffineMap(4.0, -2.0, on="score"),
+    BetaMap(0.7, 1.4, 0.2),
+]
+LONG = StepMap(np.linspace(0.0005, 0.9995, 1_000), np.linspace(0.0, 1.0, 1_001) ** 2)
+LINES = PiecewiseLinearMap(np.linspace(0.0, 1.0, 501), np.linspace(0.1, 0.9, 501) ** 2)
 
-Run = Callable[[Any, list[str]], Any]
+dialects = pytest.mark.parametrize("dialect", EXECUTED_DIALECTS)
 
 
 @pytest.fixture(scope="module")
-def run(duck: Any, spark: Any) -> dict[str, Run]:
-    """By dialect: a table and expressions over it to a table of their values, in the order of the rows."""
-
-    def on_duckdb(table: Any, texts: list[str]) -> Any:
-        columns = ", ".join(f"{text} AS c{place}" for place, text in enumerate(texts))
-        return duck.from_arrow(table).query("rows", f"SELECT {columns} FROM rows").to_arrow_table()
-
-    def on_spark(table: Any, texts: list[str]) -> Any:
-        rows = spark.createDataFrame(table).coalesce(1)
-        return rows.selectExpr(*(f"{text} AS c{place}" for place, text in enumerate(texts))).toArrow()
-
-    return {"duckdb": on_duckdb, "spark": on_spark}
+def engines(duck: Any, spark: Any, postgres: Server) -> Iterator[dict[str, Engine]]:
+    with postgres.connect() as server, closing(sqlite3.connect(":memory:")) as file:
+        yield {engine.dialect: engine for engine in map(engine_of, (duck, spark, server, file))}
 
 
-def test_every_kind_has_a_sample() -> None:
-    assert {type(sample) for sample in SAMPLES} == set(KINDS.values())
+@dialects
+@pytest.mark.parametrize("map_", EVERY)
+def test_engines_give_what_apply_gives(engines: dict[str, Engine], dialect: str, map_: Map) -> None:
+    """On edges, beside every knot, on 10^5 random scores; NaN and NULL give NULL. Step maps to the bit."""
+    proof = prove_sql(map_, to_sql(map_, "score", dialect), "score", engines[dialect])
+    assert proof.scores > 100_000
+    assert proof.tolerance == (0.0 if isinstance(map_, IdentityMap | StepMap) else 1e-12)
+    if map_.exact:
+        assert proof.equal == proof.scores
 
 
-@pytest.mark.parametrize("dialect", EXECUTED_DIALECTS)
-def test_engines_give_what_apply_gives(run: dict[str, Run], dialect: str) -> None:
-    found = run[dialect](pa.table({"score": SCORES}), [to_sql(sample, "score", dialect) for sample in SAMPLES])
-    for place, sample in enumerate(SAMPLES):
-        values, expected = found.column(place).to_numpy(), sample.apply(SCORES)
-        assert values.dtype == np.float64
-        if isinstance(sample, EXACT):
-            assert np.array_equal(values, expected), sample
-        else:
-            np.testing.assert_allclose(values, expected, rtol=1e-12, atol=0, err_msg=repr(sample))
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if name not in EXECUTED_DIALECTS])
+def test_other_dialects_are_read_back_and_say_that_they_were_not_executed(dialect: str) -> None:
+    engine = reader(dialect, nan=DIALECTS[dialect].unusable != NO_NAN)
+    ladder = StepMap(np.linspace(0.01, 0.99, 60), RNG.random(61))
+    for map_ in (*FEW, ladder, ComposeMap((BetaMap(2.0, -3.0, 4.1), StepMap([0.2, 0.4], [0.1, 0.5, 0.3])))):
+        text = to_sql(map_, "my score", dialect)
+        assert text.startswith(f"/* generated, not executed on {dialect} */ CASE WHEN ")
+        prove_sql(map_, text, "my score", engine)
 
 
-@pytest.mark.parametrize("dialect", EXECUTED_DIALECTS)
-def test_null_and_nan_give_null(run: dict[str, Run], dialect: str) -> None:
-    rows = pa.table({"score": pa.array([None, float("nan")], pa.float64())})
-    found = run[dialect](rows, [to_sql(sample, "score", dialect) for sample in SAMPLES])
-    assert all(column.null_count == 2 for column in found.columns)
+@pytest.mark.parametrize("dialect", ["postgres", "spark"])
+def test_the_reader_agrees_with_the_engine(engines: dict[str, Engine], dialect: str) -> None:
+    """The stand-in for an engine that is not at hand reads long tables too."""
+    for map_ in (*FEW, LONG, LINES):
+        scores = proof_scores(map_)[:500].tolist()
+        text = to_sql(map_, "score", dialect)
+        there, here = (engine.run(text, "score", scores) for engine in (engines[dialect], reader(dialect, nan=True)))
+        assert [value is None for value in there] == [value is None for value in here]
+        given, read = (np.array([value for value in values if value is not None]) for values in (there, here))
+        np.testing.assert_allclose(given, read, rtol=1e-13)
 
 
-@pytest.mark.parametrize("dialect", EXECUTED_DIALECTS)
-def test_other_types_are_cast_to_double_first(run: dict[str, Run], dialect: str) -> None:
-    single = RNG.random(500, dtype=np.float32)
-    whole = np.arange(500) % 2
-    rows = pa.table({"single": single, "whole": whole, "tiny": whole.astype(np.int8), "flag": whole == 1})
-    texts = [to_sql(sample, name, dialect) for name in rows.column_names for sample in SAMPLES]
-    found = iter(run[dialect](rows, texts).columns)
-    for name in rows.column_names:
-        scores = rows[name].to_numpy().astype(np.float64)
-        for sample in SAMPLES:
-            values = next(found).to_numpy()
-            assert values.dtype == np.float64
-            np.testing.assert_allclose(values, sample.apply(scores), rtol=1e-12, atol=0)
+NARROWER = {
+    "duckdb": ("FLOAT", "BIGINT", "TINYINT", "BOOLEAN", "DECIMAL(9, 4)"),
+    "postgres": ("REAL", "BIGINT", "SMALLINT", "NUMERIC(9, 4)"),
+    "spark": ("FLOAT", "BIGINT", "TINYINT", "BOOLEAN", "DECIMAL(9, 4)"),
+    "sqlite": ("REAL", "INTEGER"),
+}
 
 
-@pytest.mark.parametrize("dialect", EXECUTED_DIALECTS)
-def test_every_double_survives_as_a_literal(run: dict[str, Run], dialect: str) -> None:
+@dialects
+def test_other_types_are_cast_to_double_first(engines: dict[str, Engine], dialect: str) -> None:
+    mark = DIALECTS[dialect].mark
+    name = f"{mark}score{mark}"
+    for type_ in NARROWER[dialect]:
+        scores = RNG.random(300) if type_ in ("FLOAT", "REAL", "DECIMAL(9, 4)", "NUMERIC(9, 4)") else np.arange(300) % 2
+        scores = scores.astype(np.float64)
+        if type_ in ("FLOAT", "REAL") and dialect != "sqlite":
+            scores = scores.astype(np.float32).astype(np.float64)
+        if "(9, 4)" in type_:
+            scores = scores.round(4)
+        for map_ in FEW:
+            text = to_sql(map_, "score", dialect).replace(name, f"CAST({name} AS {type_})")
+            found = engines[dialect].run(text, "score", scores.tolist())
+            assert all(type(value) is float for value in found)
+            compare(map_, scores, np.array(found), type_)
+
+
+def test_what_is_no_number_gives_null_in_sqlite(engines: dict[str, Engine]) -> None:
+    texts: list[Any] = ["0.5", "abc", b"0.5", None, 0.5, 1]
+    found = engines["sqlite"].run(to_sql(FEW[1], "score", "sqlite"), "score", texts)
+    assert found == [None, None, None, None, 0.4, 0.9]
+
+
+def test_a_misspelt_column_is_an_error_in_sqlite_and_not_a_string(engines: dict[str, Engine]) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="no such column"):
+        engines["sqlite"].run(to_sql(FEW[1], "scoer", "sqlite"), "score", [0.5])
+
+
+@dialects
+def test_every_double_survives_as_a_literal(engines: dict[str, Engine], dialect: str) -> None:
     bits = RNG.integers(0, 2**63, 400, dtype=np.uint64).view(np.float64)
-    special = [5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1e300, 1e22, 1e23, 1e16, 0.1, 1.0, 0.0, -0.0]
+    special = [5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1e300, 1e22, 1e23, 1e16, 0.1, 1.0, 0.0]
     numbers = [*special, *bits[np.isfinite(bits)].tolist(), *(-bits[np.isfinite(bits)][:20]).tolist()]
-    numbers += RNG.random(200).tolist()
-    found = run[dialect](pa.table({"one": [1]}), [sql._literal(number) for number in numbers])
-    values = [column[0].as_py() for column in found.columns]
+    numbers += [*RNG.random(200).tolist(), *RNG.random(2_000).round(6).tolist()]
+    literals = [DIALECTS[dialect].literal(number) for number in numbers]
+    array = {"duckdb": "[{}]", "postgres": "ARRAY[{}]", "spark": "array({})"}
+    run = engines[dialect].run
+    if dialect in array:
+        ((values,),) = [run(array[dialect].format(", ".join(literals)), "s", [0.0])]
+    else:
+        values = [run(literal, "s", [0.0])[0] for literal in literals]
     assert all(type(value) is float for value in values)
     assert struct.pack(f"{len(numbers)}d", *values) == struct.pack(f"{len(numbers)}d", *numbers)
 
 
-@pytest.mark.parametrize("dialect", EXECUTED_DIALECTS)
-def test_a_thousand_steps_run(run: dict[str, Run], dialect: str) -> None:
-    knots = np.linspace(0.0005, 0.9995, 1_000)
-    map_ = StepMap(knots, np.linspace(0.0, 1.0, 1_001) ** 2)
-    scores = np.concatenate([knots, np.nextafter(knots, 0), RNG.random(5_000)])
-    found = run[dialect](pa.table({"score": scores}), [to_sql(map_, "score", dialect)])
-    assert np.array_equal(found.column(0).to_numpy(), map_.apply(scores))
+@dialects
+@pytest.mark.parametrize("map_", [StepMap([0.5], [0.1, 0.8]), LONG, LINES], ids=["short", "long", "lines"])
+def test_columns_may_be_called_anything(engines: dict[str, Engine], dialect: str, map_: Map) -> None:
+    scores = [0.25, 0.75, None]
+    expected = [*map_.apply(scores[:2]).tolist(), None]
+    for name in HOSTILE:
+        assert engines[dialect].run(to_sql(map_, name, dialect), name, scores) == expected, name
 
 
-@pytest.mark.parametrize("dialect", EXECUTED_DIALECTS)
-def test_columns_may_be_called_anything(run: dict[str, Run], dialect: str) -> None:
-    rows = pa.table({name: [place / 20] for place, name in enumerate(HOSTILE)})
-    found = run[dialect](rows, [to_sql(IdentityMap(), name, dialect) for name in HOSTILE])
-    assert [column[0].as_py() for column in found.columns] == [place / 20 for place in range(len(HOSTILE))]
+def test_no_name_can_inject(postgres: Server) -> None:
+    with postgres.connect() as connection:
+        connection.execute("CREATE TABLE precious AS SELECT 0.5 AS score")
+        for name in ('score" FROM precious; DROP TABLE precious; --', "score'; DROP TABLE precious; --"):
+            engine_of(connection).run(to_sql(FEW[1], name, "postgres"), name, [0.5])
+        assert connection.execute("SELECT count(*) FROM precious").fetchone() == (1,)
+        connection.execute("DROP TABLE precious")
 
 
-def test_spark_must_not_read_a_name_as_a_variable() -> None:
-    with pytest.raises(ValueError, match="rename the column"):
+def test_names_that_a_dialect_cannot_take_are_refused() -> None:
+    with pytest.raises(InputError, match="rename the column"):
         to_sql(IdentityMap(), "${env:HOME}", "spark")
     assert "${env:HOME}" in to_sql(IdentityMap(), "${env:HOME}", "duckdb")
+    for name in ("", "a\0b", 3):
+        with pytest.raises(InputError, match="name of a column"):
+            to_sql(IdentityMap(), name, "postgres")  # type: ignore[arg-type]
+    for name in ("a`b", 'a"b', "a\\b", "a]b"):
+        with pytest.raises(InputError, match="not tried in bigquery"):
+            to_sql(IdentityMap(), name, "bigquery")
 
 
-def test_dialects_that_were_not_run_are_not_written() -> None:
-    with pytest.raises(ValueError, match="one of duckdb, spark, got 'oracle'"):
+def test_an_unknown_dialect_is_answered_with_the_list() -> None:
+    with pytest.raises(ValueError, match=r"duckdb, postgres, spark, sqlite \(tested on the engine\) or .*got 'oracle'"):
         to_sql(IdentityMap(), "s", "oracle")
+
+
+def test_the_length_of_a_composition_is_the_sum_of_its_parts() -> None:
+    one, two = StepMap(np.linspace(0.01, 0.99, 300), RNG.random(301)), LogitAffineMap(1.2, 0.1)
+    table = PiecewiseLinearMap(np.linspace(0.01, 0.99, 300), np.sort(RNG.random(300)))
+    alone = len(to_sql(one, "s", "sqlite"))
+    assert len(to_sql(ComposeMap((two, one)), "s", "sqlite")) < 1.2 * alone
+    assert len(to_sql(ComposeMap((one, two)), "s", "sqlite")) < 1.2 * alone
+    twice = len(to_sql(ComposeMap((table, table)), "s", "sqlite"))
+    assert twice < 5 * len(to_sql(table, "s", "sqlite"))
+
+
+@dialects
+def test_the_same_map_gives_the_same_text(dialect: str) -> None:
+    for map_ in (*FEW, LONG):
+        assert to_sql(map_, "s", dialect) == to_sql(map_, "s", dialect)
+
+
+def test_a_text_that_no_engine_would_take_is_refused() -> None:
+    with pytest.raises(InputError, match="coarsen the map"):
+        to_sql(ComposeMap((LogitAffineMap(0.9, 0.1),) * 20), "s")

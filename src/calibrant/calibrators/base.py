@@ -6,7 +6,7 @@ A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, ClassVar, Literal, Self, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,11 @@ from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.maps import Map
 from calibrant.numerics import to_float32
 from calibrant.tallies import Resolution, Tally
+
+if TYPE_CHECKING:
+    import onnx
+
+    from calibrant.export.onnx import Precision, Shape
 
 DEFAULT_ALPHA = 0.1
 
@@ -196,8 +201,12 @@ class BinaryCalibrator(BaseEstimator):
         self.calibration_.save(path)
 
     def to_sql(self, column: str, dialect: str = "duckdb") -> str:
-        """The map as one SQL expression over ``column``."""
+        """The map as one SQL expression over ``column``; see :meth:`Calibration.to_sql`."""
         return self.calibration_.to_sql(column, dialect)
+
+    def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
+        """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
+        return self.calibration_.to_onnx(dtype, shape=shape)
 
     def __str__(self) -> str:
         """What was fitted, to what, and what is promised."""

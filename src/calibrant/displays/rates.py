@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from calibrant.metrics.bins import Bins
 from calibrant.numerics import Floats, expit, logit
@@ -111,6 +110,8 @@ def binned_points(bins: Bins, level: float) -> Points:
     size = bins.effective_n[keep]
     trials = np.maximum(np.rint(size), 1.0)
     tail = (1.0 - level) / 2.0
+    from scipy import stats  # here, because it takes as long to load as all the rest
+
     low, high = (stats.binom.ppf(q, trials, score) / trials for q in (tail, 1.0 - tail))
     n, events = bins.n[keep].astype(np.float64), bins.events[keep].astype(np.float64)
     return Points(score, n, size, events, bins.rate[keep], low, high)

@@ -1,1 +1,1 @@
-"""Places a fitted map can go: a JSON document, SQL text."""
+"""Places a fitted map can go: a JSON document, SQL text, an ONNX model; the last two with a proof."""

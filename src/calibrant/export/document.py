@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,12 @@ from calibrant.export.sql import to_sql
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.provenance import Provenance, Sampling, Weighting
 from calibrant.maps import KINDS, Axis, Map, StepMap
+
+if TYPE_CHECKING:
+    import onnx
+
+    from calibrant.export.onnx import Precision, Shape
+    from calibrant.export.proof import Proof
 
 FORMAT = 1
 """Version of the document. Readers for every earlier number stay for ever."""
@@ -66,8 +72,46 @@ class Calibration:
         return self.map.apply(check_scores(scores, kind))
 
     def to_sql(self, column: str, dialect: str = "duckdb") -> str:
-        """The map as one SQL expression over ``column``, for ``"duckdb"`` or ``"spark"``; NULL and NaN give NULL."""
+        """The map as one SQL expression over ``column``; NULL and NaN give NULL.
+
+        Dialects tested on the engine itself: ``"duckdb"``, ``"postgres"``, ``"spark"``, ``"sqlite"``. Generated, not
+        executed: ``"bigquery"``, ``"clickhouse"``, ``"databricks"``, ``"mysql"``, ``"redshift"``, ``"snowflake"``,
+        ``"trino"``, ``"tsql"``. See :func:`calibrant.export.sql.to_sql`.
+        """
         return to_sql(self.map, column, dialect)
+
+    def export_sql(
+        self, path: str | PathLike[str], column: str, dialect: str = "duckdb", *, connection: Any = None
+    ) -> Proof:
+        """Write the expression to ``path`` with the proof that it gives what :meth:`transform` gives.
+
+        The text is run on edge values, beside every knot and on 10^5 random scores before it is written, and is not
+        written if a result is off (:class:`calibrant.ParityError`). It runs on ``connection`` (DuckDB, sqlite3,
+        PostgreSQL, Spark), else on the engine at hand: DuckDB and SQLite in memory, and for other dialects numpy, with
+        the text as sqlglot reads it. :func:`calibrant.verify` repeats the proof on any engine.
+        """
+        from calibrant.export.proven import write_sql  # here, so that reading a document loads no engine
+
+        return write_sql(self, path, column, dialect, connection)
+
+    def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
+        """The map as an ONNX model from ``score`` to ``calibrated``, checked in onnxruntime, with the proof inside.
+
+        Core operators only. In float32 it equals :meth:`transform` on float32. ``shape`` declares the sizes of both;
+        ``None`` leaves them open, which onnxruntime takes and ``onnx.checker`` does not. See
+        :func:`calibrant.export.onnx.to_onnx`.
+        """
+        from calibrant.export.proven import proven_model
+
+        return proven_model(self, dtype, shape)
+
+    def export_onnx(
+        self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
+    ) -> Proof:
+        """Write :meth:`to_onnx` to ``path``; it is not written if a result is off."""
+        from calibrant.export.proven import write_onnx
+
+        return write_onnx(self, path, dtype, shape)
 
     def to_json(self) -> str:
         """The document as text; numbers survive bit for bit."""

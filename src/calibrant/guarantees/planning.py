@@ -8,7 +8,6 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from calibrant.arrays import InputError, check_scores
 from calibrant.arrays.columns import check_option, is_whole
@@ -154,6 +153,8 @@ def _smallest_bin(rest: int, part: int, gap: int, alpha: float) -> int:
     At most m - 1 fall there exactly when, in the joint order of all rows counted from the lower edge, the first
     m - 1 + gap hold at least ``gap`` of the part's.
     """
+    from scipy import stats  # here: slow to import, and the other schemes need no law of spacings
+
     low, high = 0, rest
     while low < high:
         middle = (low + high + 1) // 2
@@ -202,6 +203,8 @@ def _outlook(scores: NDArray[Any], n: int, n_bins: int, alpha: float, mode: Mode
 
 
 def _expected_width(rate: float, rows: int, alpha: float) -> float:
+    from scipy import stats  # here: slow to import, and most plans are made without scores
+
     low, high = (float(stats.binom.ppf(q, rows, rate)) for q in (1e-9, 1.0 - 1e-9))
     k = np.unique(np.linspace(low, high, 2001).round())
     weight = stats.binom.pmf(k, rows, rate)

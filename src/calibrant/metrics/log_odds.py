@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import expit
 
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
@@ -122,6 +121,8 @@ def fit_intercept(data: LogOdds) -> Estimate:
 
 
 def _bracketed_shift(data: LogOdds) -> float:
+    from scipy.optimize import brentq  # here: slow to import, and no verdict needs it
+
     pieces, base = data.pieces(), math.log(data.observed / (data.total - data.observed))
 
     def excess(shift: float) -> float:

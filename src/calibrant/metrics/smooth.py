@@ -7,8 +7,6 @@ from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.fft import dct
-from scipy.optimize import brentq
 
 from calibrant.arrays import InputError
 from calibrant.metrics.bins import Scores, tally_of
@@ -94,6 +92,8 @@ def _at_bandwidth(tally: Tally, bandwidth: float) -> float:
 
 def _fixed_point(tally: Tally) -> float:
     """Where the error at a bandwidth equals the bandwidth; the grid is refined until it resolves the answer."""
+    from scipy.optimize import brentq  # here: slow to import, and no verdict needs it
+
     nodes = FIRST_NODES
     while True:
         spectrum = _spectrum(_residuals(tally, nodes))
@@ -137,7 +137,14 @@ def _spectrum(mass: Floats) -> Floats:
     """Cosine coefficients of masses on the grid, along the last axis."""
     mass = mass.copy()
     mass[..., [0, -1]] *= 2.0  # a mass at an end is its own mirror image
-    return np.asarray(dct(mass, type=1, axis=-1)) / 2.0
+    return _cosines(mass) / 2.0
+
+
+def _cosines(values: Floats) -> Floats:
+    """Cosine transform of type I along the last axis; it may overwrite what it is given."""
+    from scipy.fft import dct  # here: slow to import, and no verdict needs it
+
+    return np.asarray(dct(values, type=1, axis=-1, overwrite_x=True))
 
 
 def _smoothed_error(spectrum: Floats, sigma: float) -> Floats:
@@ -145,7 +152,7 @@ def _smoothed_error(spectrum: Floats, sigma: float) -> Floats:
     nodes = spectrum.shape[-1] - 1
     damped = spectrum * np.exp(-0.5 * (np.pi * sigma * np.arange(nodes + 1)) ** 2)
     damped[..., -1] /= 2.0
-    curve = np.asarray(dct(damped, type=1, axis=-1, overwrite_x=True))
+    curve = _cosines(damped)
     left, right = curve[..., :-1], curve[..., 1:]
     # Where the curve changes sign between two points, its two triangles are smaller than the trapezium of |curve|.
     across = np.minimum(left * right, 0.0)

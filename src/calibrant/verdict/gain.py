@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
-from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.isotonic import IsotonicCalibrator
-from calibrant.calibrators.parametric import PlattScaling
+from calibrant.calibrators.pooling import fit_curve
+from calibrant.calibrators.scaling import fit_platt
+from calibrant.maps import Map
 from calibrant.numerics import Floats, logit
 from calibrant.tallies import Tally
 
@@ -20,6 +20,12 @@ FEWEST, MANY = 10, 1_000
 
 SMALL = 0.01
 """Share of the loss below which a gain is called small, when the interval says so."""
+
+FITS: dict[str, Callable[[Tally], Map]] = {
+    "PlattScaling": lambda tally: fit_platt(tally)[0],
+    "IsotonicCalibrator": fit_curve,
+}
+"""What each calibrator fits by default, without the estimator around it, which would load scikit-learn."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,8 @@ def crossfitted_gain(folds: Sequence[Tally], *, forward: bool = False, inflation
     rarer = min(events, sum(float(fold.total) for fold in folds) - events)
     if rarer < FEWEST or len(folds) < 2:
         return None
-    calibrators: list[BinaryCalibrator] = [PlattScaling(), *([IsotonicCalibrator()] if rarer >= MANY else [])]
-    total, size, losses, squares = 0.0, 0.0, np.zeros(1 + len(calibrators)), np.zeros((1 + len(calibrators),) * 2)
+    methods = ["PlattScaling", *(["IsotonicCalibrator"] if rarer >= MANY else [])]
+    total, size, losses, squares = 0.0, 0.0, np.zeros(1 + len(methods)), np.zeros((1 + len(methods),) * 2)
     for index, fold in enumerate(folds):
         others = [other for place, other in enumerate(folds) if (place < index if forward else place != index)]
         if not others:
@@ -93,7 +99,8 @@ def crossfitted_gain(folds: Sequence[Tally], *, forward: bool = False, inflation
         seen = reduce(Tally.__add__, others)
         if not 0 < seen.positives < seen.total:
             continue
-        mapped = [np.asarray(each.fit_tally(seen).map_.apply(fold.scores), dtype=np.float64) for each in calibrators]
+        seen = seen.for_fitting()
+        mapped = [np.asarray(FITS[method](seen).apply(fold.scores), dtype=np.float64) for method in methods]
         rows, sums, products = _losses(fold, [fold.scores, *mapped])
         total, losses, squares = total + rows, losses + sums, squares + products
         size += fold.effective_size / inflation
@@ -107,7 +114,7 @@ def crossfitted_gain(folds: Sequence[Tally], *, forward: bool = False, inflation
         return float(np.sqrt(max(square - (means[one] - means[other]) ** 2, 0.0) / size))
 
     best = 2 if len(means) > 2 and means[1] - means[2] > 2.0 * spread(1, 2) else 1
-    return Gain(type(calibrators[best - 1]).__name__, float(means[0]), float(means[best]), spread(0, best))
+    return Gain(methods[best - 1], float(means[0]), float(means[best]), spread(0, best))
 
 
 def random_folds(tally: Tally, random_state: int) -> tuple[Tally, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from calibrant.numerics import Floats, logit
 from calibrant.tallies import Tally
@@ -171,5 +171,5 @@ def compare_with_box(likelihood: Likelihood, box: Box) -> Comparison:
 def critical_value(level: float, parameters: int, clusters: int | None = None) -> float:
     """Deviance difference that a region of this confidence reaches; wider when few clusters carry the evidence."""
     if clusters is None:
-        return float(stats.chi2.ppf(level, parameters))
-    return float(parameters * stats.f.ppf(level, parameters, max(clusters - parameters, 1)))
+        return float(2.0 * special.gammaincinv(parameters / 2.0, level))  # chi-squared
+    return float(parameters * special.fdtri(parameters, max(clusters - parameters, 1), level))

@@ -13,12 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import refuse_names
 from calibrant.arrays.sides import side_column
-from calibrant.engine.collecting import collect_frame
-from calibrant.engine.columns import plain_names, read_frame
 from calibrant.numerics import expit
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.evidence import MOST_ROWS, Evidence, evidence_of_rows
-from calibrant.verdict.frames import Roles, evidence_of_frame
 from calibrant.verdict.gain import random_folds
 
 
@@ -47,6 +44,8 @@ def read_evidence(
             raise InputError("a frame needs both score= and label=, the names of its columns")
         if y is not None:
             raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
+        from calibrant.verdict.frames import Roles, evidence_of_frame  # here, so that arrays load no engine
+
         named, arrays = _by_name(sample_weight=sample_weight, time=time, groups=groups)
         roles = Roles(score, label, by=_names(by), **named)
         columns = _columns(scores, roles.names)
@@ -114,6 +113,9 @@ def _by_name(**given: Any) -> tuple[dict[str, str], list[str]]:
 
 def _columns(frame: Any, names: list[str]) -> dict[str, Any] | None:
     """The named columns in memory, or None when there are more rows than are looked at one by one."""
+    from calibrant.engine.collecting import collect_frame  # here, so that arrays load no engine
+    from calibrant.engine.columns import plain_names, read_frame
+
     source, place = plain_names(frame, names)
     some = collect_frame(read_frame(source).select(*place.values()).head(MOST_ROWS + 1))
     return None if len(some) > MOST_ROWS else {name: some[place[name]].to_numpy() for name in names}

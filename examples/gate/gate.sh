@@ -1,0 +1,23 @@
+#!/bin/sh
+# The gate in plain shell: everything after the name goes to `calibrant check`.
+#
+#   sh gate.sh predictions.parquet --score p --label bad
+#
+# Ends with 0 when the probabilities are calibrated or cannot be judged yet, with 1 when they are off, and with the code
+# of the command when the check itself could not run.
+
+calibrant check "$@"
+status=$?
+
+case $status in
+  0) echo "gate: open" ;;
+  10)
+    echo "gate: closed, the probabilities are off" >&2
+    exit 1
+    ;;
+  11) echo "gate: open, but more labels are needed to tell" >&2 ;;
+  *)
+    echo "gate: the check did not run (exit code $status)" >&2
+    exit "$status"
+    ;;
+esac

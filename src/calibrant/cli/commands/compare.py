@@ -1,0 +1,98 @@
+"""``calibrant compare``: what changes if the new model is deployed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calibrant.cli import console, options
+
+if TYPE_CHECKING:
+    from calibrant.verdict.compare import Change
+
+
+def compare(
+    files: options.Files,
+    old: Annotated[str, typer.Option("--old", metavar="COL", help="Scores of the model in use.")],
+    new: Annotated[str, typer.Option("--new", metavar="COL", help="Scores of the model that may replace it.")],
+    label: options.Label = None,
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--threshold",
+            metavar="P",
+            show_default=False,
+            help="Policy threshold; may be given several times. [default: 0.5]",
+        ),
+    ] = None,
+    weight: options.Weight = None,
+    counts: options.Counts = False,
+    groups: options.Groups = None,
+    positive: options.Positive = None,
+    where: options.Where = None,
+    tolerance: options.Tolerance = "0.2",
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare two columns of scores on the same rows.
+
+    What would change: the verdict on each, differences of losses and ranking with 95 % intervals of paired rows, and
+    the rows that would cross a policy threshold. The columns that are needed are read into memory.
+
+    Example:
+      calibrant compare rows.parquet --old p --new q --label bad --threshold 0.2
+    """
+    from calibrant.cli.source import Columns, Rows
+    from calibrant.verdict import compare as judge
+
+    limits = options.tolerance_of(tolerance)
+    columns = Columns(old, label, weight, counts, None, None, groups, positive, None, where)
+    rows = Rows(files, columns, {"--old": old, "--new": new}, quiet=quiet or as_json)
+
+    def run() -> Change:
+        values = rows.collect([old, new, rows.options["label"], weight, groups])
+        given: dict[str, Any] = {name: rows.options[name] for name in ("weights", "positive")}
+        return judge(
+            values[old],
+            values[new],
+            values[rows.options["label"]],
+            None if weight is None else values[weight],
+            thresholds=threshold or [0.5],
+            groups=None if groups is None else values[groups],
+            tolerance=limits,
+            random_state=seed,
+            **given,
+        )
+
+    change = rows.run(run)
+    if as_json:
+        console.show_json(change.to_dict())
+    else:
+        _show(change)
+
+
+def _show(change: Change) -> None:
+    console.say(f"Old: {change.old.headline}")
+    console.say(f"New: {change.new.headline}")
+    rows = []
+    for each in change.differences:
+        change_words = f"{each.change:+.4g}"
+        rows.append([each.name, each.words, f"{each.old:.4f}", f"{each.new:.4f}", change_words, _interval(each)])
+    head = ["", "", "old", "new", "change", "95 % interval"]
+    console.table("New against old", head, rows, text=2)
+    crossed = [
+        [f"{each.threshold:g}"]
+        + [
+            f"{value:,.0f}"
+            for value in (each.above_old, each.above_new, each.up, each.up_events, each.down, each.down_events)
+        ]
+        for each in change.crossings
+    ]
+    head = ["threshold", "above: old", "new", "move up", "events", "move down", "events"]
+    console.table("Rows that cross a threshold", head, crossed, text=0)
+
+
+def _interval(each: Any) -> str:
+    return f"{each.low:+.2g} to {each.high:+.2g}" if abs(each.low) < float("inf") else "too few rows"

@@ -1,0 +1,78 @@
+"""``calibrant export``: a stored map as SQL or ONNX, with its proof."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calibrant.cli import console, options
+
+if TYPE_CHECKING:
+    from calibrant.export.document import Calibration
+    from calibrant.export.proof import Proof
+
+
+class Precision(StrEnum):
+    """The type of the numbers that go through a model."""
+
+    float32 = "float32"
+    float64 = "float64"
+
+
+def export(
+    map_: Annotated[str, typer.Argument(metavar="MAP.json", help="The map that calibrant fit saved.")],
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Where to write: .sql or .onnx. Without: print SQL."),
+    ] = None,
+    dialect: Annotated[
+        str, typer.Option("--dialect", metavar="NAME", help="SQL: duckdb, postgres, spark, sqlite, ...")
+    ] = "duckdb",
+    score: options.Score = None,
+    dtype: Annotated[Precision, typer.Option("--dtype", help="ONNX: the type of scores.")] = Precision.float32,
+    force: options.Force = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a map as one SQL expression or as an ONNX model.
+
+    The result is run on edge values, beside every knot and on 100,000 random scores first, and is not written when it
+    differs from the map. DuckDB and SQLite run it in memory; for other dialects the text is read back and evaluated:
+    calibrant.verify repeats the proof on your own server. bigquery, clickhouse, databricks, mysql, redshift, snowflake,
+    trino and tsql are generated, not executed.
+
+    Example:
+      calibrant export map.json --dialect postgres --score p --out map.sql
+    """
+    from calibrant.cli.files import check_output, load_map
+
+    calibration, column = load_map(map_), score or "score"
+    if out is not None:
+        check_output(out, [".sql", ".onnx"], inputs=[map_], force=force)
+
+    def run() -> tuple[Proof, str | None]:
+        if out is not None and out.lower().endswith(".onnx"):
+            return calibration.export_onnx(out, str(dtype)), None  # type: ignore[arg-type]
+        return _sql(calibration, out, column, dialect)
+
+    proof, expression = console.work(run, words="Proving", quiet=quiet or as_json)
+    if as_json:
+        console.show_json({"out": out, "expression": expression, "proof": asdict(proof)})
+    elif out is None:
+        typer.echo(expression)
+        console.note(str(proof))
+    else:
+        console.say(f"Wrote {out}. {proof}")
+
+
+def _sql(calibration: Calibration, out: str | None, column: str, dialect: str) -> tuple[Proof, str]:
+    expression = calibration.to_sql(column, dialect)
+    if out is not None:
+        return calibration.export_sql(out, column, dialect), expression
+    with tempfile.TemporaryDirectory() as folder:
+        return calibration.export_sql(Path(folder) / "map.sql", column, dialect), expression

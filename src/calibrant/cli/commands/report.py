@@ -1,0 +1,76 @@
+"""``calibrant report``: a page to hand on."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from calibrant.cli import console, options
+
+
+class Style(StrEnum):
+    """In whose words."""
+
+    general = "general"
+    credit = "credit"
+    clinical = "clinical"
+
+
+def report(
+    files: options.Inputs,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .html, .md or .json.")],
+    style: Annotated[Style, typer.Option("--style", help="In whose words.")] = Style.general,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.")] = None,
+    score: options.Score = None,
+    label: options.Label = None,
+    weight: options.Weight = None,
+    counts: options.Counts = False,
+    by: options.By = None,
+    time: options.Time = None,
+    groups: options.Groups = None,
+    positive: options.Positive = None,
+    kind: options.Kind = None,
+    where: options.Where = None,
+    first: options.First = None,
+    last: options.Last = None,
+    tolerance: options.Tolerance = "0.2",
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write all about the calibration of some scores on one page.
+
+    Verdict, picture, tables by score, segment and period, losses, errors and tests; as HTML that loads nothing from
+    elsewhere, as Markdown, or as JSON. The numbers are the same in all styles.
+
+    Example:
+      calibrant report rows.parquet --score p --label bad --out report.html
+    """
+    from calibrant.cli.files import check_output
+    from calibrant.cli.source import Columns, open_source
+    from calibrant.reporting import report as write
+
+    limits = options.tolerance_of(tolerance)
+    check_output(out, [".html", ".md", ".json"])
+    columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where)
+    source = open_source(files, columns, first, last, quiet=quiet or as_json)
+
+    made = source.run(
+        lambda: write(
+            source.data,
+            **source.options,
+            **source.by,
+            tolerance=limits,
+            random_state=seed,
+            style=style.value,
+            title=title,
+            path=out,
+        )
+    )
+    if as_json:
+        console.show_json(made.to_dict())
+    else:
+        console.say(made.numbers["verdict"]["headline"])
+        console.say(f"Wrote {out}.")

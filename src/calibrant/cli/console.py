@@ -1,0 +1,151 @@
+"""What is printed: wrapped sentences, tables, JSON, notes, and progress while an engine works."""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import textwrap
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any, TypeVar
+
+import typer
+
+PATIENCE = 1.0
+"""Seconds of work before progress is shown."""
+
+GRACE = 5.0
+"""Seconds that interrupted work gets to stop."""
+
+WIDEST = 100
+"""Columns of text, in a terminal that has more."""
+
+Result = TypeVar("Result")
+
+
+def say(text: str, style: str = "") -> None:
+    """Print text on stdout, each line wrapped with a hanging indent."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for line in wrapped(text, min(console.width, WIDEST)):
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    r"""The lines of a text, each wrapped to ``width`` and indented two columns more where it goes on.
+
+    Examples
+    --------
+    >>> list(wrapped("head\n  one two three", 10))
+    ['head', '  one two', '    three']
+    """
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        hanging = indent + ("  " if indent else "")
+        yield from textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False) or [""]
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text: int = 1, styles: Sequence[str] = ()
+) -> None:
+    """Print a table on stdout; the first ``text`` columns are words, the others numbers."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    made = Table(box=None, pad_edge=False, padding=(0, 1 if console.width < WIDEST else 2, 0, 0), header_style="bold")
+    for place, name in enumerate(columns):
+        made.add_column(name, justify="left" if place < text else "right", overflow="fold", no_wrap=place >= text)
+    for row, style in zip_longest(rows, styles, fillvalue=""):
+        made.add_row(*(Text(cell) for cell in row), style=str(style))
+    if title:
+        console.print(Text(f"\n{title}"), soft_wrap=True)
+    console.print(Padding(made, (0, 0, 0, 2), expand=False))
+
+
+def show_json(data: Any) -> None:
+    """Print plain data as strict JSON on stdout."""
+    from calibrant.verdict.verdict import plain
+
+    typer.echo(json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def complain(sentence: str) -> None:
+    """Print what went wrong on stderr."""
+    _tell("error", sentence, "bold red")
+
+
+def note(sentence: str) -> None:
+    """Print something to know on stderr."""
+    _tell("note", sentence, "bold yellow")
+
+
+def _tell(what: str, sentence: str, style: str) -> None:
+    """A sentence on stderr: wrapped in a terminal, one line in a log."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    text = f"{what}: {sentence}"
+    lines = list(wrapped(text, min(console.width, WIDEST) - 2)) if console.is_terminal else [text]
+    told = Text("\n  ".join(lines))
+    told.stylize(style, 0, len(what) + 1)
+    console.print(told, soft_wrap=True)
+
+
+def work(job: Callable[[], Result], connection: Any = None, *, words: str, quiet: bool) -> Result:
+    """Do a job in a thread, with a progress bar on a terminal's stderr once it takes a second; Ctrl-C stops it."""
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(job())
+        except BaseException as problem:  # told in the main thread
+            outcome.set_exception(problem)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
+    thread.start()
+    try:
+        if not wait([outcome], PATIENCE).done:
+            with _bar(words, quiet) as show:
+                while not wait([outcome], 0.1).done:
+                    show(-1.0 if connection is None else connection.query_progress())
+    except KeyboardInterrupt:
+        _stop(thread, connection)
+        raise
+    return outcome.result()
+
+
+def _stop(thread: threading.Thread, connection: Any) -> None:
+    """Interrupt the query, and those that follow it, until the thread ends."""
+    patience = GRACE
+    while thread.is_alive() and patience > 0.0:
+        if connection is not None:
+            connection.interrupt()
+        thread.join(0.1)
+        patience -= 0.1
+
+
+@contextmanager
+def _bar(words: str, quiet: bool) -> Iterator[Callable[[float], None]]:
+    """A bar that goes away when the work is done; a function that sets its percentage, or none that is known."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    errors = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as progress:
+        task = progress.add_task(words, total=None)
+
+        def show(percent: float) -> None:
+            known = 0.0 <= percent <= 100.0
+            progress.update(task, total=100.0 if known else None, completed=max(percent, 0.0))
+
+        yield show

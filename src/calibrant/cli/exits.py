@@ -1,0 +1,15 @@
+"""What the exit code of a command says."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes; usage errors end with 2, which is typer's own."""
+
+    CALIBRATED = 0
+    MISTAKE = 1
+    MISCALIBRATED = 10
+    CANNOT_TELL = 11
+    INTERRUPTED = 130

@@ -1,0 +1,251 @@
+"""Files: names and globs into one relation, and results into a file, with the mistakes told."""
+
+from __future__ import annotations
+
+import glob
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calibrant.cli import console
+from calibrant.cli.wording import Mistake, of_duckdb
+
+if TYPE_CHECKING:
+    from calibrant.export.document import Calibration
+
+KINDS = {
+    ".csv": "CSV",
+    ".tsv": "TSV",
+    ".csv.gz": "CSV",
+    ".tsv.gz": "TSV",
+    ".parquet": "Parquet",
+    ".pq": "Parquet",
+}
+"""What files are, by the end of their names."""
+
+WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+SHOWN_COLUMNS = 12
+
+
+def connect() -> Any:
+    """A DuckDB connection that knows how far its queries are."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = true").fetchall()
+    connection.execute("SET enable_progress_bar_print = false").fetchall()
+    return connection
+
+
+# ------------------------------------------------------------------------------------------------------------ names
+
+
+def find_files(patterns: Sequence[str]) -> list[str]:
+    """The files that names and globs stand for, each once, all of one kind."""
+    found = [path for pattern in patterns for path in _matches(pattern)]
+    files = list({os.path.realpath(path): path for path in found}.values())
+    first = {kind_of(path): path for path in reversed(files)}
+    if len(first) > 1:
+        told = " and ".join(f"{path} is {kind}" for kind, path in sorted(first.items())[:2])
+        raise Mistake(f"{told}: pass files of one kind")
+    for path in files:
+        if os.path.getsize(path) == 0:
+            raise Mistake(f"{path} is empty (0 bytes): write it again, or leave it out")
+    return files
+
+
+def kind_of(path: str) -> str:
+    """What a file is, by its name: CSV, TSV or Parquet."""
+    for suffix, kind in KINDS.items():
+        if path.lower().endswith(suffix):
+            return kind
+    raise Mistake(f"{path}: the end of the name must say what it is, one of {' '.join(KINDS)}")
+
+
+def is_store(path: str) -> bool:
+    """Whether a path is the folder of a tally store."""
+    return os.path.isfile(os.path.join(path, "store.json"))
+
+
+def _matches(pattern: str) -> list[str]:
+    if is_store(pattern):
+        raise Mistake(f"{pattern} is a tally store, and rows are needed: name their files")
+    if os.path.isdir(pattern):
+        raise Mistake(f"{pattern} is a folder and no tally store: name its files, as in {_inside(pattern)}")
+    if os.path.exists(pattern):
+        return [pattern]
+    if "://" in pattern:
+        raise Mistake(f"{pattern} is an address, and only files are read: fetch it first")
+    if not glob.has_magic(pattern):
+        near = get_close_matches(os.path.basename(pattern), _names_beside(pattern), 1)
+        meant = f"did you mean {os.path.join(os.path.dirname(pattern), near[0])}?" if near else "check the path"
+        raise Mistake(f"{pattern} does not exist: {meant}")
+    found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+    if not found:
+        raise Mistake(f"no file matches {pattern}: check the folder and the pattern")
+    return found
+
+
+def _inside(folder: str) -> str:
+    """A glob for the data in a folder, which looks like what is there."""
+    for deep in ("*", "**/*"):
+        for suffix in KINDS:
+            pattern = os.path.join(folder, deep + suffix)
+            if next(glob.iglob(pattern, recursive=True), None):
+                return repr(pattern)
+    return repr(os.path.join(folder, "*.parquet"))
+
+
+def _names_beside(path: str) -> list[str]:
+    folder = os.path.dirname(path) or "."
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+# ---------------------------------------------------------------------------------------------------------- reading
+
+
+def read_rows(
+    connection: Any,
+    files: Sequence[str],
+    columns: dict[str, str | None],
+    *,
+    numbers: Iterable[str | None] = (),
+    where: str | None = None,
+    as_text: bool = False,
+) -> Any:
+    """The rows of files as a relation, joined by the names of columns.
+
+    Parameters
+    ----------
+    columns
+        Columns that must be there, by the option that names them.
+    numbers
+        Columns of a CSV to be read as doubles where they look like whole numbers: types are guessed from the first
+        20,480 rows, and a later 0.5 would be rounded without a word.
+    as_text
+        Leave the other columns of a CSV as they are written.
+    """
+    reader = _reader(connection, files, as_text)
+    rows = reader({})
+    _check_columns(reader, files, rows, columns)
+    if kind_of(files[0]) != "Parquet":
+        types = dict(zip(rows.columns, map(str, rows.types), strict=True))
+        wanted = [name for name in numbers if name is not None]
+        doubles = {name: "DOUBLE" for name in wanted if types[name] in WHOLE_NUMBERS or as_text}
+        rows = reader(doubles) if doubles else rows
+    if where is not None:
+        rows = _filtered(rows, where)
+    if not rows.limit(1).fetchall():
+        if where is not None:
+            raise Mistake(f"{_told(files)} has no row for which --where {shlex.quote(where)} holds: loosen it")
+        raise Mistake(f"{_told(files)} has names of columns and no rows: see how it was written")
+    return rows
+
+
+def _filtered(rows: Any, where: str) -> Any:
+    import duckdb
+
+    try:
+        return rows.filter(where)
+    except duckdb.Error as problem:
+        why = of_duckdb(str(problem))
+        raise Mistake(f"--where {shlex.quote(where)} is no condition on these columns: {why}") from None
+
+
+def _reader(connection: Any, files: Sequence[str], as_text: bool) -> Callable[..., Any]:
+    """From types of columns, and which files, to a relation."""
+
+    def read(types: dict[str, str], some: Sequence[str] = files) -> Any:
+        names, many = [glob.escape(path) for path in some], len(some) > 1
+        kind = kind_of(files[0])
+        if kind == "Parquet":
+            return connection.read_parquet(names, union_by_name=many)
+        tabs = {"sep": "\t"} if kind == "TSV" else {}
+        return connection.read_csv(names, union_by_name=many, dtype=types or None, all_varchar=as_text, **tabs)
+
+    return read
+
+
+def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, columns: dict[str, str | None]) -> None:
+    """Refuse a column that is not there, in all files or in one of them; note other differences between files."""
+    for option, name in columns.items():
+        if name is not None and name not in rows.columns:
+            raise Mistake(f"{_told(files)} has no column {name!r} ({option}): {_advice(name, rows.columns, option)}")
+    if len(files) == 1:
+        return
+    lacking = {path: [name for name in rows.columns if name not in reader({}, [path]).columns] for path in files}
+    for option, name in columns.items():
+        without = [path for path in files if name in lacking[path]]
+        if without:
+            raise Mistake(
+                f"{without[0]} has no column {name!r} ({option}), which other files have: leave it out or rename it"
+            )
+    differing = [path for path in files if lacking[path]]
+    if differing:
+        console.note(f"{differing[0]} has no column {lacking[differing[0]][0]!r}, which other files have")
+
+
+def _advice(name: str, there: Sequence[str], option: str) -> str:
+    if len(there) == 1 and any(mark in there[0] for mark in ",;\t"):
+        return f"its lines do not split into columns alike; the first reads {there[0]!r}"
+    lower = {column.lower(): column for column in there}
+    near = get_close_matches(name.lower(), lower, 1)
+    listed = ", ".join(map(repr, there[:SHOWN_COLUMNS])) + (", ..." if len(there) > SHOWN_COLUMNS else "")
+    meant = f"did you mean {lower[near[0]]!r}? It has" if near else f"pass {option} with one of"
+    return f"{meant} {listed}"
+
+
+def _told(files: Sequence[str]) -> str:
+    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+
+
+def load_map(path: str) -> Calibration:
+    """A stored map."""
+    from calibrant.export.document import DocumentError, load
+
+    try:
+        return load(path)
+    except FileNotFoundError:
+        raise Mistake(f"the map {path} does not exist: make it with calibrant fit ... --out {path}") from None
+    except DocumentError as problem:
+        raise Mistake(f"{path} is damaged, or no map that calibrant saved ({problem}): fit it again") from None
+
+
+# ---------------------------------------------------------------------------------------------------------- writing
+
+
+def check_output(path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = (), force: bool = True) -> None:
+    """Refuse, before any work, an output that cannot or should not be written."""
+    if not path.lower().endswith(tuple(suffixes)):
+        raise Mistake(f"--out {path}: the end of the name must say what to write, one of {' '.join(suffixes)}")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise Mistake(f"--out {path}: the folder {folder} does not exist: make it with mkdir -p {folder}")
+    if os.path.isdir(path):
+        raise Mistake(f"--out {path} is a folder: name a file")
+    if any(os.path.realpath(path) == os.path.realpath(file) for file in inputs):
+        raise Mistake(f"--out {path} is one of the inputs: write to another file")
+    if os.path.exists(path) and not force:
+        raise Mistake(f"--out {path} exists: pass --force to overwrite it, or name another file")
+
+
+@contextmanager
+def written(rows: Any, path: str) -> Iterator[str]:
+    """Write a relation as the end of the name says; it has a name of its own until the block has looked at it."""
+    suffix = next(end for end in KINDS if path.lower().endswith(end))
+    temporary = Path(path).with_name(f".{secrets.token_hex(8)}{suffix}")
+    try:
+        if kind_of(path) == "Parquet":
+            rows.write_parquet(str(temporary), compression="zstd")
+        else:
+            zipped = {"compression": "gzip"} if suffix.endswith(".gz") else {}
+            rows.write_csv(str(temporary), sep="\t" if kind_of(path) == "TSV" else ",", header=True, **zipped)
+        yield str(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,77 @@
+"""What goes wrong becomes one sentence on stderr and an exit code; what the library warns of becomes a note."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import typer
+
+from calibrant.cli import console
+from calibrant.cli.exits import Exit
+
+DEBUG: ContextVar[bool] = ContextVar("debug", default=False)
+"""Whether mistakes show their traceback."""
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with mistakes told in a sentence instead of a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            with warnings.catch_warnings():
+                _warnings_as_notes()
+                command(*args, **options)
+        except KeyboardInterrupt:
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise  # typer's to handle
+        except Exception as problem:
+            if DEBUG.get():
+                raise
+            console.complain(sentence(problem))
+            raise typer.Exit(Exit.MISTAKE) from None
+
+    return run
+
+
+def sentence(problem: Exception) -> str:
+    """What to tell the user about an exception: the problem and the fix."""
+    from calibrant.arrays import InputError
+    from calibrant.cli.wording import Mistake, in_options, of_duckdb
+    from calibrant.export.document import DocumentError
+    from calibrant.export.proof import ParityError
+
+    duckdb = sys.modules.get("duckdb")  # which may be what is missing
+    if isinstance(problem, Mistake):
+        return str(problem)
+    if isinstance(problem, (InputError, DocumentError, ParityError)):
+        return in_options(str(problem))
+    if isinstance(problem, ImportError):
+        return str(problem) if "pip install" in str(problem) else f'{problem}: pip install "calibrant[cli]"'
+    if duckdb is not None and isinstance(problem, duckdb.Error):
+        return of_duckdb(str(problem))
+    if isinstance(problem, OSError):
+        where = f"{problem.filename}: " if problem.filename else ""
+        return f"{where}{problem.strerror or problem}"
+    return (
+        f"this is a mistake in calibrant itself, please report it ({type(problem).__name__}: {problem}); "
+        "calibrant --debug COMMAND ... shows where it is"
+    )
+
+
+def _warnings_as_notes() -> None:
+    from calibrant.arrays import CalibrantWarning
+    from calibrant.cli.wording import in_options
+
+    def show(message: Warning | str, *place: Any, **more: Any) -> None:
+        console.note(in_options(str(message)))
+
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("always", CalibrantWarning)
+    warnings.showwarning = show

@@ -1,0 +1,213 @@
+"""What a command works on: the rows of files, or the days of a tally store."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from calibrant.arrays import CalibrantWarning, InputError, check_rows
+from calibrant.cli import console
+from calibrant.cli.files import connect, find_files, is_store, read_rows
+from calibrant.cli.wording import Mistake, in_options
+from calibrant.engine import TallyStore, collect
+from calibrant.export.sql import quote
+from calibrant.numerics import Grid
+from calibrant.tallies import GroupedTally, Tally
+from calibrant.verdict import Verdict
+
+Result = TypeVar("Result")
+
+LOOKED_AT = 10_000
+"""Rows that are looked at more closely when the whole was refused."""
+
+MOST_DISTINCT = 1 << 16
+"""Rows from which on log-odds and other real scores are counted on a grid."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The options that give columns their roles."""
+
+    score: str | None = None
+    label: str | None = None
+    weight: str | None = None
+    counts: bool = False
+    by: Sequence[str] | None = None
+    time: str | None = None
+    groups: str | None = None
+    positive: str | None = None
+    kind: str | None = None
+    where: str | None = None
+
+    def with_defaults(self) -> Columns:
+        """Columns called score and label where no others are named."""
+        return replace(self, score=self.score or "score", label=self.label or "label")
+
+    @property
+    def given(self) -> list[str]:
+        """Options that were given."""
+        return [f"--{name}" for name, value in vars(self).items() if value]
+
+    @property
+    def named(self) -> dict[str, str | None]:
+        """Columns by the options that name them."""
+        named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups")}
+        return named | {"--by" if place == 0 else f"--by ({name})": name for place, name in enumerate(self.by or ())}
+
+
+class Rows:
+    """Rows of files, in DuckDB."""
+
+    def __init__(
+        self,
+        inputs: Sequence[str],
+        columns: Columns,
+        more_scores: Mapping[str, str | None] | None = None,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self.columns = of = columns.with_defaults()
+        self.quiet = quiet
+        self.connection = connect()
+        more = dict(more_scores or {})
+        numbers = (of.score, of.label, of.weight, *more.values())
+
+        def read() -> Any:
+            return read_rows(self.connection, find_files(inputs), more | of.named, numbers=numbers, where=of.where)
+
+        self.data = console.work(read, self.connection, words="Opening files", quiet=quiet)
+        if of.weight is not None and self._type(of.weight) == "VARCHAR":
+            raise Mistake(f"the column {of.weight!r} (--weight) holds text: name a column of numbers")
+
+    def _type(self, name: str | None) -> str:
+        """What DuckDB holds a column in."""
+        return str(dict(zip(self.data.columns, self.data.types, strict=True))[str(name)])
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of ``fit``; with ``by``, those of ``check`` and ``report``."""
+        of = self.columns
+        return {
+            "score": of.score,
+            "label": of.label,
+            "sample_weight": of.weight,
+            "weights": "counts" if of.counts else "importance",
+            "time": of.time,
+            "groups": of.groups,
+            "positive": self._positive(),
+            "kind": None if of.kind is None else str(of.kind),
+        }
+
+    @property
+    def by(self) -> dict[str, Any]:
+        """The segments, as a keyword argument."""
+        return {"by": list(self.columns.by)} if self.columns.by else {}
+
+    def collect(self, names: Iterable[str | None]) -> dict[str, Any]:
+        """Some columns in memory."""
+        wanted = dict.fromkeys(name for name in names if name is not None)
+        return collect(self.data.project(", ".join(quote(name, "duckdb") for name in wanted)))
+
+    def grid(self, *, always: bool = False) -> Grid | None:
+        """A grid over the range of real scores, when they are many or ``always``; probabilities have their own."""
+        if self.columns.kind in (None, "probability"):
+            return None
+        s = quote(str(self.columns.score), "duckdb")
+        finite = self.data.filter(f"isfinite(CAST({s} AS DOUBLE))")
+        ((rows, low, high),) = finite.aggregate(f"count(*), min({s})::DOUBLE, max({s})::DOUBLE").fetchall()
+        return Grid(low=low, high=high) if (always or rows > MOST_DISTINCT) and low < high else None
+
+    def run(self, job: Callable[[], Result]) -> Result:
+        """Do a job on the rows, with progress; its mistakes are told by the columns and options they are about."""
+        try:
+            return console.work(job, self.connection, words="Counting rows", quiet=self.quiet)
+        except Mistake:
+            raise
+        except InputError as problem:
+            closer = self._look_closely() or str(problem)
+            raise Mistake(in_options(closer, self.columns.score, self.columns.label)) from None
+
+    def _look_closely(self) -> str | None:
+        """What the array checks have to say on some rows: they see percentages, swapped columns, labels 1 and 2."""
+        names = [quote(str(name), "duckdb") for name in (self.columns.score, self.columns.label)]
+        whole = " AND ".join(f"{name} IS NOT NULL" for name in names)
+        if self._type(self.columns.score) in ("DOUBLE", "FLOAT"):
+            whole += f" AND isfinite({names[0]})"
+        some = collect(self.data.filter(whole).limit(LOOKED_AT).project(f"{names[0]} AS s, {names[1]} AS y"))
+        if not len(some["s"]):
+            return None
+        kind: Any = self.columns.kind
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrantWarning)
+            try:
+                found = check_rows(some["s"], some["y"], positive=self._positive(), kind=kind)
+            except InputError as problem:
+                return str(problem)
+        if found.kind == "probability" or kind is not None:
+            return None
+        low, high = float(found.scores.min()), float(found.scores.max())
+        are = "log-odds" if found.kind == "logit" else "scores of another kind"
+        return f"scores reach from {low:.6g} to {high:.6g}: if they are {are}, pass kind='{found.kind}'"
+
+    def _positive(self) -> Any:
+        """The value of ``--positive``, of the type that the labels have."""
+        text, kind = self.columns.positive, self._type(self.columns.label)
+        if text is None or kind == "VARCHAR":
+            return text
+        kind = "DOUBLE" if kind.startswith("DECIMAL") else kind
+        ((value,),) = self.connection.execute(f"SELECT TRY_CAST(? AS {kind})", [text]).fetchall()
+        if value is None:
+            raise Mistake(f"--positive {text} cannot be a label: the column {self.columns.label!r} holds {kind}")
+        return value
+
+
+class Days:
+    """Days of a tally store; nothing of its rows is left to choose."""
+
+    def __init__(
+        self, path: str, columns: Columns, first: str | None, last: str | None, *, quiet: bool = False
+    ) -> None:
+        taken = columns.given
+        if taken:
+            raise Mistake(f"{path} is a tally store, which knows its columns: leave {taken[0]} out")
+        self.quiet = quiet
+        self.store = TallyStore(path)
+        self.data: Tally | GroupedTally = self.store.window(first, last)
+        self.options: dict[str, Any] = {}
+        self.by: dict[str, Any] = {}
+
+    def run(self, job: Callable[[], Result]) -> Result:
+        """Do a job on the tallies."""
+        return console.work(job, words="Working", quiet=self.quiet)
+
+    def total(self) -> Tally:
+        """All segments together."""
+        return self.data.total() if isinstance(self.data, GroupedTally) else self.data
+
+    def named(self, verdict: Verdict) -> Verdict:
+        """The verdict with segments under the names that the store has for them."""
+        column, several = ", ".join(self.store.by), len(self.store.by) > 1
+        return replace(
+            verdict,
+            segments=tuple(
+                replace(each, column=column, value=", ".join(map(str, each.value)) if several else each.value)
+                for each in verdict.segments
+            ),
+        )
+
+
+def open_source(
+    inputs: Sequence[str], columns: Columns, first: str | None, last: str | None, *, quiet: bool = False
+) -> Rows | Days:
+    """Rows of files, or days of the one tally store that is named."""
+    store = next((path for path in inputs if is_store(path)), None)
+    if store is not None:
+        if len(inputs) > 1:
+            raise Mistake(f"{store} is a tally store: pass it alone")
+        return Days(store, columns, first, last, quiet=quiet)
+    if first is not None or last is not None:
+        raise Mistake("--from and --to choose days of a tally store, and these are files: use --where")
+    return Rows(inputs, columns, quiet=quiet)

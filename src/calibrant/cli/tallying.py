@@ -1,0 +1,105 @@
+"""Counts of rows by segment and stretch of time: into a store, a table, a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from calibrant.cli.source import Rows
+from calibrant.cli.wording import Mistake
+from calibrant.engine import TallyStore
+from calibrant.engine import tally as count
+from calibrant.tallies import GroupedTally, Tally
+
+Key = tuple[Any, ...]
+
+
+def open_store(
+    path: str, by: Sequence[str] | None, kind: str | None, day: str | None, time: str | None, every: str | None
+) -> TallyStore:
+    """The store to add to, when the options say which days the rows are of."""
+    if (day is None) == (time is None):
+        raise Mistake("--store needs the day of the rows: pass --day 2026-03-01, or --time with a column of days")
+    if every is not None:
+        raise Mistake("--store keeps days: leave --every out")
+    if kind not in (None, "probability"):
+        raise Mistake(f"--store keeps probabilities, not {kind} scores: apply a map first (calibrant apply)")
+    return TallyStore(path, by=by or None)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Tallies by the values of the columns ``names``, and all of them together."""
+
+    names: tuple[str, ...]
+    parts: Mapping[Key, Tally]
+    total: Tally
+
+    @classmethod
+    def of(cls, rows: Rows, every: str, store: TallyStore | None) -> Counted:
+        """Count the rows, on the grid of the store that they go to."""
+        given = dict(rows.options)
+        by, time = list(rows.columns.by or ()), given["time"]
+        names = (*by, *([] if time is None else [time]))
+        grid = rows.grid(always=bool(names)) if store is None else store.grid
+        given |= {"kind": given["kind"] or "probability", "by": by or None, "every": every, "grid": grid}
+        counted = count(rows.data, **given)
+        if isinstance(counted, Tally):
+            return cls((), {(): counted}, counted)
+        parts = {key if len(names) > 1 else (key,): part for key, part in counted.items()}
+        return cls(names, parts, counted.total())
+
+    def add_to(self, store: TallyStore, day: str | None, replace: bool) -> dict[str, list[str]]:
+        """Add each day to the store; days that were written, and days that were there already with the same counts."""
+        days: dict[Any, dict[Any, Tally]] = {}
+        for key, part in self.parts.items():
+            segment = key if day is not None else key[:-1]
+            days.setdefault(day or key[-1], {})[segment[0] if len(segment) == 1 else segment] = part
+        told: dict[str, list[str]] = {"written": [], "already there": []}
+        for when, parts in sorted(days.items()):
+            written = store.add(when, GroupedTally(parts) if store.by else parts[()], replace=replace)
+            name = when.isoformat() if isinstance(when, date) else str(when)
+            told["written" if written else "already there"].append(name)
+        return told
+
+    def summary(self) -> dict[str, Any]:
+        """Rows, events, mean score and cells, of all and by segment."""
+        parts = [
+            {"segment": dict(zip(self.names, key, strict=True)), **_numbers(part)}
+            for key, part in self.parts.items()
+            if self.names
+        ]
+        return {**_numbers(self.total), "segments": parts}
+
+    def table(self, connection: Any) -> Any:
+        """One row for each segment and cell, as a relation."""
+        import pyarrow as pa
+
+        sizes = [len(part) for part in self.parts.values()]
+        keys = {
+            name: np.repeat(np.array([key[place] for key in self.parts], dtype=object), sizes)
+            for place, name in enumerate(self.names)
+        }
+        cells: dict[str, list[Any]] = {name: [] for name in ("lower_score", "upper_score", "n", "events", "mean_score")}
+        for part in self.parts.values():
+            for column, values in zip(cells.values(), _cells(part), strict=True):
+                column.append(values)
+        joined = {name: np.concatenate(values) for name, values in cells.items()}
+        return connection.from_arrow(pa.table(keys | joined))
+
+
+def _numbers(part: Tally) -> dict[str, Any]:
+    total = float(part.total)
+    mean = float((part.n * part.scores).sum() / total) if total else None
+    return {"rows": part.total, "events": part.positives, "mean_score": mean, "cells": len(part)}
+
+
+def _cells(part: Tally) -> tuple[Any, ...]:
+    """Ends of each cell as people read them, rows, events and mean score; an exact score is its own cell."""
+    exact = part.resolution == "exact"
+    upper = part.lower_edges if exact else np.minimum(part.upper_edges, part.grid.high if part.grid else np.inf)
+    return part.lower_edges, upper, part.n, part.events, part.scores

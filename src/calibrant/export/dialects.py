@@ -1,0 +1,219 @@
+"""What SQL dialects differ in, as far as a map needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import inf
+
+from calibrant.arrays import InputError
+
+EXACT_DIGITS = 15
+"""A decimal of so many digits whose value is a double is read exactly by every reader of numbers we know of."""
+
+
+def _with_exponent(value: float) -> str:
+    """The shortest decimal with an exponent, which makes it a double where 0.1 would be a DECIMAL."""
+    text = repr(value)
+    return text if "e" in text else f"{text}e0"
+
+
+def _cast(value: float) -> str:
+    return f"CAST({value!r} AS DOUBLE PRECISION)"
+
+
+def _ratio(value: float) -> str:
+    """A quotient or product of whole numbers, exact at every step.
+
+    SQLite up to 3.42 misreads about one decimal of six digits in 3,000 by the last bit; whole numbers it reads right.
+    """
+    if len(Decimal(value).as_tuple().digits) <= EXACT_DIGITS and 1e-15 < abs(value) < 1e15:
+        return repr(value)
+    if value == 0.0:
+        return repr(value)
+    top, bottom = value.as_integer_ratio()
+    shift = (top & -top).bit_length() - 1
+    steps = [str(top >> shift), *(f" * {2.0**bits!r}" for bits in _shares(shift))]
+    if not shift:
+        steps += [f" / {2.0**bits!r}" for bits in _shares(bottom.bit_length() - 1)]
+    return f"({''.join(steps)})" if len(steps) > 1 else f"{steps[0]}.0"
+
+
+def _shares(bits: int, most: int = 49) -> list[int]:
+    """The exponent in parts so small that the power of two of each is a whole number of at most 15 digits."""
+    return [most] * (bits // most) + [bits % most] * (bits % most > 0)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """How an engine looks a number up in a long table.
+
+    Attributes
+    ----------
+    pieces
+        From how many pieces on this is better than a CASE.
+    array
+        The numbers, in ``{}``, as one literal.
+    entry
+        Of an ``{array}``, by an ``{index}`` that begins with 1.
+    search
+        From these tables, the score, the knots and the name of the column to the index: one more than the number of
+        knots at or below the score.
+    bound
+        ``{body}`` with the ``{value}`` of an expression as ``{name}``, where the engine has a way to name it; else
+        empty, and it is written out wherever it stands.
+    """
+
+    pieces: int
+    array: str
+    entry: str
+    search: Callable[[Tables, str, Sequence[float], str], str]
+    bound: str = ""
+
+    def write(self, numbers: Sequence[float]) -> str:
+        """The numbers as a literal."""
+        return self.array.format(",".join("Infinity" if number == inf else repr(number) for number in numbers))
+
+
+def fresh(word: str, column: str) -> str:
+    """A name for a parameter: one like the column's would hide the column."""
+    return f"{word}_" if column.lower() == word else word
+
+
+def _bucket(tables: Tables, x: str, knots: Sequence[float], column: str) -> str:
+    return f"width_bucket({x}, {tables.write(knots)}) + 1"
+
+
+def _fold(template: str) -> Callable[[Tables, str, Sequence[float], str], str]:
+    """Bisection without branches, as a fold over powers of two: so many knots are known to be at or below the score."""
+
+    def search(tables: Tables, x: str, knots: Sequence[float], column: str) -> str:
+        size = 1 << len(knots).bit_length()
+        found, step = fresh("found", column), fresh("step", column)
+        knot = tables.entry.format(
+            array=tables.write([*knots, *[inf] * (size - 1 - len(knots))]), index=f"{found} + {step}"
+        )
+        # Infinity reaches the padding too.
+        body = f"CASE WHEN {x} >= {knot} THEN least({found} + {step}, {len(knots)}) ELSE {found} END"
+        steps = ", ".join(str(size >> bits) for bits in range(1, size.bit_length()))
+        return template.format(steps=steps, found=found, step=step, body=body) + " + 1"
+
+    return search
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One dialect.
+
+    Attributes
+    ----------
+    mark
+        Around a name, and doubled inside it.
+    real
+        The type of a double.
+    literal
+        From a double to text that the engine reads as the same double.
+    unusable
+        The condition under which a score is NULL or no number, over the name (``{name}``) and the double (``{x}``).
+    largest, least
+        The larger and the smaller of two numbers.
+    raises
+        Whether a product that underflows or overflows is an error.
+    tables
+        How it looks a number up in a long table; None where it has no way that beats a balanced CASE.
+    executed
+        Whether the tests run its text on the engine.
+    """
+
+    mark: str
+    real: str
+    literal: Callable[[float], str]
+    unusable: str
+    largest: str = "greatest"
+    least: str = "least"
+    raises: bool = False
+    tables: Tables | None = None
+    executed: bool = True
+
+
+ISNAN = "{name} IS NULL OR isnan({x})"
+EQUALS_NAN = "{name} IS NULL OR {x} = CAST('NaN' AS DOUBLE PRECISION)"
+NO_NAN = "{name} IS NULL"
+
+
+def _generated(unusable: str) -> Dialect:
+    """A dialect that sqlglot writes from PostgreSQL's text."""
+    return Dialect('"', "DOUBLE PRECISION", _cast, unusable, raises=True, executed=False)
+
+
+DIALECTS: dict[str, Dialect] = {
+    "duckdb": Dialect(
+        '"',
+        "DOUBLE",
+        _with_exponent,
+        ISNAN,
+        # Three times as fast as a CASE at 1,000 pieces, slower below 300.
+        tables=Tables(
+            400,
+            "CAST('[{}]' AS DOUBLE[])",
+            "({array})[{index}]",
+            _fold("list_reduce([{steps}], lambda {found}, {step}: {body}, 0)"),
+            "list_transform([{value}], lambda {name}: {body})[1]",
+        ),
+    ),
+    "postgres": Dialect(
+        '"',
+        "DOUBLE PRECISION",
+        _cast,
+        EQUALS_NAN,
+        raises=True,
+        # It compiles a CASE of 5,000 branches for half a minute; this search is its own, and takes no time to plan.
+        tables=Tables(32, "CAST('{{{}}}' AS DOUBLE PRECISION[])", "({array})[{index}]", _bucket),
+    ),
+    "spark": Dialect(
+        "`",
+        "DOUBLE",
+        _with_exponent,
+        ISNAN,
+        # Spark gives up compiling a CASE of about 500 branches, and planning one of 5,000 takes more than a gigabyte.
+        tables=Tables(
+            400,
+            "CAST(split('{}', ',') AS ARRAY<DOUBLE>)",
+            "element_at({array}, {index})",
+            _fold("aggregate(array({steps}), 0, ({found}, {step}) -> {body})"),
+            "element_at(transform(array({value}), {name} -> {body}), 1)",
+        ),
+    ),
+    # Backticks, because SQLite reads a double-quoted name that no column has as a string. Its columns hold any type,
+    # and a cast makes 0.0 of text: what is no number gives NULL.
+    "sqlite": Dialect("`", "REAL", _ratio, "typeof({name}) NOT IN ('integer', 'real')", largest="max", least="min"),
+    "bigquery": _generated(ISNAN),
+    "clickhouse": _generated(ISNAN),
+    "databricks": _generated(ISNAN),
+    "mysql": _generated(NO_NAN),
+    "redshift": _generated(EQUALS_NAN),
+    "snowflake": _generated(EQUALS_NAN),
+    "trino": _generated(ISNAN),
+    "tsql": _generated(NO_NAN),
+}
+
+EXECUTED_DIALECTS = tuple(name for name, dialect in DIALECTS.items() if dialect.executed)
+"""Dialects whose text the tests run on the real engine."""
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect, or an error that lists them.
+
+    Examples
+    --------
+    >>> dialect_named("sqlite").literal(0.1)
+    '(3602879701896397 / 562949953421312.0 / 64.0)'
+    """
+    if name not in DIALECTS:
+        others = [each for each in DIALECTS if each not in EXECUTED_DIALECTS]
+        raise InputError(
+            f"dialect must be one of {', '.join(EXECUTED_DIALECTS)} (tested on the engine) or {', '.join(others)} "
+            f"(generated, not executed), got {name!r}"
+        )
+    return DIALECTS[name]

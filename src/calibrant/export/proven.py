@@ -1,0 +1,249 @@
+"""Exports that carry their proof: SQL files and ONNX models, checked before they are written and whenever you like."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import InputError
+from calibrant.export.dialects import NO_NAN, dialect_named
+from calibrant.export.document import Calibration, DocumentError
+from calibrant.export.onnx import INPUT, OUTPUT, Precision, Shape, to_onnx
+from calibrant.export.proof import ParityError, Proof, compare, proof_scores
+from calibrant.export.reading import reader
+from calibrant.export.running import Engine, Values, engine_of
+from calibrant.export.sql import to_sql
+from calibrant.guarantees.provenance import library_version
+from calibrant.maps import Map
+
+if TYPE_CHECKING:
+    import onnx
+
+PROOF, COLUMN, DIALECT, DOCUMENT = "proof", "column", "dialect", "document"
+MARK = "-- calibrant "
+METADATA = "calibrant."
+
+
+def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None) -> Proof:
+    """Repeat the proof of an export: on your own engine, or on the one at hand.
+
+    The scores are the edges, both neighbours of every knot, NaN, NULL and 10^5 random ones; one SELECT runs, nothing is
+    written. The text of a ``.sql`` file is run as it stands: verify what you would run.
+
+    Parameters
+    ----------
+    export
+        A file that ``export_sql`` or ``export_onnx`` wrote, or a model that ``to_onnx`` made.
+    connection
+        For SQL, a connection of DuckDB, sqlite3, psycopg, psycopg2, pg8000 or SQLAlchemy, or a Spark session. For
+        ONNX, an ``onnxruntime.InferenceSession`` of the same model, with the provider that you deploy to. By default
+        DuckDB and SQLite in memory, onnxruntime on the CPU, and for other dialects the text as sqlglot reads it.
+
+    Returns
+    -------
+    Proof
+        Prints itself as a sentence.
+
+    Raises
+    ------
+    ParityError
+        If a result is off: by one bit for maps that only compare and copy, by 1e-12 of itself for smooth ones.
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> from calibrant import Calibration
+    >>> from calibrant.maps import StepMap
+    >>> _ = Calibration(StepMap([0.5], [0.1, 0.8])).export_sql("risk.sql", "score", dialect="sqlite")
+    >>> print(verify("risk.sql", sqlite3.connect(":memory:")))
+    Compared on SQLite ... with 100,038 scores: all results are the same to the last bit.
+    """
+    if not isinstance(export, str | PathLike):
+        return _verify_model(export.SerializeToString(), connection)
+    path = Path(export)
+    if path.suffix.lower() == ".onnx":
+        return _verify_model(path.read_bytes(), connection)
+    file = SqlFile.parse(_read_text(path))
+    engine = engine_at_hand(file.dialect) if connection is None else engine_of(connection)
+    if engine.dialect != file.dialect:
+        raise InputError(f"the file is written for {file.dialect}, the connection is one of {engine.dialect}")
+    return prove_sql(file.calibration.map, file.expression, file.column, engine)
+
+
+# ---------------------------------------------------------------------------------------------------------------- SQL
+
+
+@dataclass(frozen=True)
+class SqlFile:
+    """An expression below comments that hold what is needed to prove it again."""
+
+    calibration: Calibration
+    column: str
+    dialect: str
+    expression: str
+    proof: Proof
+
+    def __str__(self) -> str:
+        """The file. JSON has no line breaks here, so nothing in it can end its comment."""
+        held = {
+            PROOF: asdict(self.proof),
+            COLUMN: self.column,
+            DIALECT: self.dialect,
+            DOCUMENT: json.loads(self.calibration.to_json()),
+        }
+        lines = [
+            f"-- Calibrated probability from the column {json.dumps(self.column)}, in the SQL of {self.dialect}, by "
+            f"Calibrant {library_version()}. NULL and NaN give NULL.",
+            f"-- {self.proof}",
+            *(f"{MARK}{name}: {json.dumps(value, allow_nan=False)}" for name, value in held.items()),
+            self.expression,
+        ]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> SqlFile:
+        """Read a file; anything unexpected raises :class:`DocumentError`."""
+        try:
+            lines = text.split("\n")
+            head = list(takewhile(lambda line: line.startswith("-- "), lines))
+            held = dict(line.removeprefix(MARK).split(": ", 1) for line in head if line.startswith(MARK))
+            if set(held) != {PROOF, COLUMN, DIALECT, DOCUMENT}:
+                raise DocumentError("this is no SQL file that export_sql wrote: its comments hold no map and proof")
+            values = {name: json.loads(value) for name, value in held.items()}
+            column, dialect = values[COLUMN], values[DIALECT]
+            if not isinstance(column, str) or not isinstance(dialect, str):
+                raise DocumentError("column and dialect must be text")
+            dialect_named(dialect)
+            return cls(
+                Calibration.from_json(held[DOCUMENT]),
+                column,
+                dialect,
+                "\n".join(lines[len(head) :]).removesuffix("\n"),
+                Proof(**values[PROOF]),
+            )
+        except DocumentError:
+            raise
+        except (ValueError, TypeError, KeyError, RecursionError) as problem:
+            raise DocumentError(f"this is no SQL file that export_sql wrote: {problem}") from None
+
+
+def write_sql(
+    calibration: Calibration, path: str | PathLike[str], column: str, dialect: str, connection: Any = None
+) -> Proof:
+    """See :meth:`Calibration.export_sql`."""
+    expression = to_sql(calibration.map, column, dialect)
+    engine = engine_at_hand(dialect) if connection is None else engine_of(connection)
+    if engine.dialect != dialect:
+        raise InputError(f"dialect is {dialect}, the connection is one of {engine.dialect}")
+    proof = prove_sql(calibration.map, expression, column, engine)
+    Path(path).write_text(str(SqlFile(calibration, column, dialect, expression, proof)), encoding="utf-8", newline="\n")
+    return proof
+
+
+def prove_sql(map_: Map, expression: str, column: str, engine: Engine) -> Proof:
+    """The proof that an expression gives what the map gives, or a :class:`ParityError`."""
+    scores = np.append(proof_scores(map_), np.nan)
+    given: Values = scores.tolist()
+    given[-1] = None
+    found = engine.run(expression, column, given)
+    if any(value != value for value in found if value is not None):
+        raise ParityError(f"{engine.name} gives NaN where NULL is due")
+    return compare(map_, scores, np.array(found, dtype=np.float64), engine.name)
+
+
+def engine_at_hand(dialect: str) -> Engine:
+    """DuckDB or SQLite in memory; for other dialects the text as sqlglot reads it."""
+    if dialect == "sqlite":
+        return engine_of(sqlite3.connect(":memory:"))
+    if dialect == "duckdb":
+        try:
+            import duckdb
+        except ImportError:
+            pass
+        else:
+            return engine_of(duckdb.connect())
+    return reader(dialect, nan=dialect_named(dialect).unusable != NO_NAN)
+
+
+# --------------------------------------------------------------------------------------------------------------- ONNX
+
+
+def proven_model(calibration: Calibration, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
+    """See :meth:`Calibration.to_onnx`."""
+    model = to_onnx(calibration.map, dtype, shape=shape)
+    proof = _prove_model(calibration.map, _session(model.SerializeToString()))
+    held = {PROOF: json.dumps(asdict(proof), allow_nan=False), DOCUMENT: calibration.to_json()}
+    for name, value in held.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = f"{METADATA}{name}", value
+    return model
+
+
+def write_onnx(calibration: Calibration, path: str | PathLike[str], dtype: Precision, shape: Shape | None) -> Proof:
+    """See :meth:`Calibration.export_onnx`."""
+    model = proven_model(calibration, dtype, shape)
+    Path(path).write_bytes(model.SerializeToString(deterministic=True))
+    (proof,) = (entry.value for entry in model.metadata_props if entry.key == f"{METADATA}{PROOF}")
+    return Proof(**json.loads(proof))
+
+
+def _verify_model(data: bytes, session: Any) -> Proof:
+    stored = _session(data)
+    document = _document(stored)
+    if session is None:
+        session = stored
+    elif type(session).__module__.partition(".")[0] != "onnxruntime":
+        raise InputError("an ONNX model is verified in onnxruntime: pass an onnxruntime.InferenceSession, or nothing")
+    elif _document(session) != document:
+        raise InputError("the session holds another model than the one to be verified: open it on the same file")
+    return _prove_model(Calibration.from_json(document).map, session)
+
+
+def _prove_model(map_: Map, session: Any) -> Proof:
+    import onnxruntime
+
+    (score,) = session.get_inputs()
+    dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
+    with np.errstate(over="ignore"):
+        scores = proof_scores(map_).astype(dtype)
+    given: NDArray[Any] = scores.reshape(-1, *[1] * (len(score.shape) - 1)) if score.shape else scores
+    (found,) = session.run([OUTPUT], {INPUT: given})
+    name = f"onnxruntime {onnxruntime.__version__}, {session.get_providers()[0]}, {dtype}"
+    return compare(map_, scores, found.reshape(-1), name)
+
+
+def _session(data: bytes) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise InputError("a model is checked in onnxruntime: pip install 'calibrant[onnx]'") from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as problem:  # onnxruntime's errors have no class in common
+        if "ONNXRuntimeError" not in str(problem):
+            raise
+        raise DocumentError(f"onnxruntime cannot read the model: {problem}") from None
+
+
+def _document(session: Any) -> str:
+    held = session.get_modelmeta().custom_metadata_map
+    if f"{METADATA}{DOCUMENT}" not in held:
+        raise DocumentError("this is no ONNX model that Calibrant exported: it holds no calibration")
+    return str(held[f"{METADATA}{DOCUMENT}"])
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")  # line ends inside a name stay as they are
+    except UnicodeDecodeError:
+        raise DocumentError(f"{path.name} is no SQL file that export_sql wrote: it is not text") from None

@@ -1,0 +1,122 @@
+"""An expression over given scores, run on a user's own engine; nothing is written there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calibrant.arrays import InputError
+from calibrant.export.sql import quote
+
+Values = list[float | None]
+"""Doubles as an engine takes and gives them; None for NULL."""
+
+Run = Callable[[str, str, Values], Values]
+"""From an expression, the column that it reads, and scores for this column to the values, in the same order."""
+
+AT_ONCE = 10_000
+"""Bound values in one statement of SQLite, which allows 32,766."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A place where SQL text of one dialect can be run."""
+
+    dialect: str
+    name: str
+    run: Run
+
+
+def engine_of(connection: Any) -> Engine:
+    """The engine behind a connection of DuckDB, sqlite3, psycopg, psycopg2, pg8000 or SQLAlchemy, or a Spark session.
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> engine = engine_of(sqlite3.connect(":memory:"))
+    >>> engine.dialect, engine.run("`p` * 2", "p", [0.25, None])
+    ('sqlite', [0.5, None])
+    """
+    family = type(connection).__module__.partition(".")[0].lstrip("_")
+    if family == "sqlalchemy":
+        connection = connection.connection.dbapi_connection
+        family = type(connection).__module__.partition(".")[0].lstrip("_")
+    if family not in ENGINES:
+        raise InputError(
+            f"a connection of {family} is not known: pass one of DuckDB, sqlite3, psycopg, psycopg2, pg8000 or "
+            "SQLAlchemy, or a Spark session"
+        )
+    return ENGINES[family](connection)
+
+
+def _duckdb(connection: Any) -> Engine:
+    def run(expression: str, column: str, scores: Values) -> Values:
+        rows = f"SELECT unnest($scores::DOUBLE[]) AS {quote(column, 'duckdb')}"
+        return _first(connection.sql(f"SELECT {expression} FROM ({rows})", params={"scores": scores}).fetchall())
+
+    ((version,),) = connection.sql("SELECT version()").fetchall()
+    return Engine("duckdb", f"DuckDB {version}", run)
+
+
+def _sqlite(connection: Any) -> Engine:
+    def run(expression: str, column: str, scores: Values) -> Values:
+        found: Values = []
+        for part in _parts(scores):
+            rows = f"WITH scores({quote(column, 'sqlite')}) AS (VALUES {', '.join(['(?)'] * len(part))})"
+            found += _first(connection.execute(f"{rows} SELECT {expression} FROM scores", part).fetchall())
+        return found
+
+    ((version,),) = connection.execute("SELECT sqlite_version()").fetchall()
+    return Engine("sqlite", f"SQLite {version}", run)
+
+
+def _postgres(connection: Any) -> Engine:
+    def fetch(query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(query, values)
+            return list(cursor.fetchall())
+        finally:
+            cursor.close()
+
+    def run(expression: str, column: str, scores: Values) -> Values:
+        name, place = (quote(each, "postgres") for each in (column, f"place beside {column}"))
+        select, rows = f"SELECT {expression} FROM", f"WITH ORDINALITY AS rows({name}, {place}) ORDER BY {place}"
+        query = f"{select.replace('%', '%%')} unnest(%s::float8[]) {rows.replace('%', '%%')}"
+        return _first(fetch(query, (scores,)))
+
+    ((version,),) = fetch("SELECT current_setting('server_version')", ())
+    return Engine("postgres", f"PostgreSQL {version}", run)
+
+
+def _spark(session: Any) -> Engine:
+    def run(expression: str, column: str, scores: Values) -> Values:
+        from pyspark.sql.types import DoubleType, LongType, StructField, StructType
+
+        place = f"place beside {column}"
+        schema = StructType([StructField(place, LongType()), StructField(column, DoubleType())])
+        rows = session.createDataFrame(list(enumerate(scores)), schema)
+        found = rows.selectExpr(quote(place, "spark"), f"{expression} AS `value`").collect()
+        return [value for _, value in sorted((each[0], each[1]) for each in found)]
+
+    return Engine("spark", f"Spark {session.version}", run)
+
+
+ENGINES: dict[str, Callable[[Any], Engine]] = {
+    "duckdb": _duckdb,
+    "pg8000": _postgres,
+    "psycopg": _postgres,
+    "psycopg2": _postgres,
+    "pyspark": _spark,
+    "sqlite3": _sqlite,
+}
+
+
+def _parts(scores: Values) -> Iterator[Values]:
+    for start in range(0, len(scores), AT_ONCE):
+        yield scores[start : start + AT_ONCE]
+
+
+def _first(rows: Sequence[Sequence[Any]]) -> Values:
+    return [row[0] for row in rows]

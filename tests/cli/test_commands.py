@@ -1,0 +1,304 @@
+"""fit, apply, report, plan, compare and tally, end to end on files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from tests.cli.conftest import command_line, made, write
+
+import calibrant as cb
+
+
+def rows_of(path: str) -> list[tuple]:
+    return duckdb.sql(f"SELECT * FROM '{path}'").fetchall()
+
+
+# -------------------------------------------------------------------------------------------------------------- fit
+
+
+@pytest.mark.parametrize(
+    ("method", "calibrator"),
+    [
+        ("platt", cb.PlattScaling()),
+        ("beta", cb.BetaScaling()),
+        ("isotonic", cb.IsotonicCalibrator()),
+        ("binning", cb.HistogramBinning()),
+    ],
+)
+def test_fit_saves_the_map_of_the_library(run, columns, method, calibrator):
+    done = run("fit", "rows.csv", "--label", "bad", "--method", method, "--out", "map.json")
+    assert done.exit_code == 0
+    expected = calibrator.fit(columns["score"], columns["bad"])
+    grid = np.linspace(0, 1, 101)
+    np.testing.assert_array_equal(cb.load("map.json").transform(grid), expected.transform(grid))
+    assert done.stdout.startswith(f"{type(calibrator).__name__}() fitted to 4,000 probability scores")
+    assert done.stdout.endswith("Saved as map.json.\n")
+
+
+def test_the_sentence_of_the_certificate_is_printed_whole(run, columns):
+    done = run(
+        "fit",
+        "rows.csv",
+        "--label",
+        "bad",
+        "--method",
+        "binning",
+        "--n-bins",
+        "5",
+        "--alpha",
+        "0.05",
+        "--out",
+        "m.json",
+    )
+    promise = cb.HistogramBinning(n_bins=5, alpha=0.05).fit(columns["score"], columns["bad"]).certificate()
+    assert " ".join(str(promise).split()) in " ".join(done.stdout.split())
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_fit_prints_the_document_as_json(run):
+    done = run(
+        "fit", "rows.csv", "--label", "bad", "--epsilon", "0.1", "--method", "binning", "--out", "m.json", "--json"
+    )
+    assert json.loads(done.stdout) == json.loads(Path("m.json").read_text(encoding="utf-8"))
+
+
+def test_dependent_rows_get_no_certificate(run):
+    done = run("fit", "rows.csv", "--label", "bad", "--method", "binning", "--groups", "patient", "--out", "m.json")
+    assert "No certificate" in done.stdout
+
+
+def test_fit_takes_a_store(run):
+    run("tally", "rows.csv", "--label", "bad", "--by", "land", "--day", "2026-03-01", "--store", "kept")
+    assert run("fit", "kept", "--out", "m.json").exit_code == 0
+    run("fit", "rows.csv", "--label", "bad", "--out", "whole.json")
+    stored, whole = cb.load("m.json"), cb.load("whole.json")
+    assert stored.provenance.n == whole.provenance.n
+    assert stored.transform([0.3])[0] == pytest.approx(whole.transform([0.3])[0], abs=1e-3)
+
+
+def test_many_log_odds_are_counted_on_a_grid_of_their_range(run):
+    columns = made(70_000, seed=5)
+    p = columns["score"]
+    write({"x": np.log(p / (1 - p)), "label": columns["label"]}, "logits.parquet")
+    done = run("fit", "logits.parquet", "--score", "x", "--kind", "logit", "--out", "m.json")
+    assert done.exit_code == 0
+    assert cb.load("m.json").transform([0.0])[0] == pytest.approx(0.5, abs=0.02)
+
+
+# ------------------------------------------------------------------------------------------------------------ apply
+
+
+@pytest.fixture
+def stored(run, columns):
+    """A map, as the library has it, in map.json."""
+    calibrator = cb.HistogramBinning(n_bins=6).fit(columns["score"], columns["bad"])
+    calibrator.save("map.json")
+    return calibrator
+
+
+@pytest.mark.parametrize("source", ["rows.csv", "rows.parquet"])
+@pytest.mark.parametrize("target", ["out.csv", "out.tsv", "out.csv.gz", "out.parquet"])
+def test_apply_adds_a_column_and_keeps_order_and_the_others(run, stored, columns, source, target):
+    done = run("apply", source, "--map", "map.json", "--out", target, "--name", "p")
+    assert done.exit_code == 0, done.stderr
+    relation = duckdb.sql(f"SELECT * FROM '{target}'")
+    assert relation.columns == [*columns, "p"]
+    result = relation.project("id, p").fetchnumpy()
+    assert result["id"].tolist() == columns["id"].tolist()
+    np.testing.assert_array_equal(result["p"], stored.transform(columns["score"]))
+    assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_csv_stays_as_it_was_written(run, stored):
+    Path("codes.csv").write_text("code,flag,score\n007,yes,0.25\n1e3,,0.5\n", encoding="utf-8")
+    run("apply", "codes.csv", "--map", "map.json", "--out", "out.csv")
+    lines = Path("out.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.rsplit(",", 1)[0] for line in lines] == ["code,flag,score", "007,yes,0.25", "1e3,,0.5"]
+
+
+def test_a_missing_score_gets_no_probability_and_is_told(run, stored):
+    Path("gaps.csv").write_text("score\n0.25\nNaN\n0.5\n", encoding="utf-8")
+    done = run("apply", "gaps.csv", "--map", "map.json", "--out", "out.parquet", "--json")
+    assert json.loads(done.stdout) | {"mean_score": 0.375, "missing": 1, "rows": 3} == json.loads(done.stdout)
+    assert [row[1] is None for row in rows_of("out.parquet")] == [False, True, False]
+
+
+def test_nothing_is_written_when_a_score_is_not_of_the_maps_kind(run, stored):
+    Path("percent.csv").write_text("score\n25\n0.5\n", encoding="utf-8")
+    done = run("apply", "percent.csv", "--map", "map.json", "--out", "out.csv")
+    assert done.exit_code == 1
+    assert "1 of 2 scores in 'score' are outside" in done.stderr
+    assert not Path("out.csv").exists()
+
+
+def test_force_overwrites(run, stored):
+    Path("out.csv").write_text("precious", encoding="utf-8")
+    assert run("apply", "rows.csv", "--map", "map.json", "--out", "out.csv").exit_code == 1
+    assert Path("out.csv").read_text(encoding="utf-8") == "precious"
+    assert run("apply", "rows.csv", "--map", "map.json", "--out", "out.csv", "--force").exit_code == 0
+    assert len(rows_of("out.csv")) == 4000
+
+
+# ----------------------------------------------------------------------------------------------------------- report
+
+
+def test_report_is_the_librarys(run, columns):
+    done = run(
+        "report",
+        "rows.csv",
+        "--label",
+        "bad",
+        "--by",
+        "land",
+        "--style",
+        "credit",
+        "--title",
+        "PD 2026",
+        "--out",
+        "r.md",
+    )
+    assert done.exit_code == 0, done.stderr
+    expected = cb.report(
+        columns["score"], columns["bad"], by={"land": columns["land"]}, style="credit", title="PD 2026"
+    )
+    assert Path("r.md").read_text(encoding="utf-8") == expected.to_markdown()
+    assert "MISCALIBRATED" in done.stdout
+
+
+def test_report_of_a_store_as_html_and_json(run):
+    run("tally", "rows.csv", "--by", "land", "--time", "day", "--store", "kept")
+    done = run("report", "kept", "--out", "r.html", "--json")
+    assert json.loads(done.stdout)["rows"] == 4000
+    assert Path("r.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+# ------------------------------------------------------------------------------------------------------------- plan
+
+
+def test_plan_answers_with_the_third(run):
+    assert " ".join(run("plan", "--epsilon", "0.05", "--n-bins", "10").stdout.split()) == str(
+        cb.plan(epsilon=0.05, n_bins=10)
+    )
+    done = run("plan", "--labels", "5000", "--epsilon", "0.08", "--mode", "marginal", "--scheme", "ums", "--json")
+    assert json.loads(done.stdout) == asdict(cb.plan(n=5000, epsilon=0.08, mode="marginal", scheme="ums")) | {
+        "outlook": []
+    }
+
+
+def test_plan_leaves_out_rows_without_a_score(run):
+    Path("gaps.csv").write_text("score\n0.25\nNaN\n0.5\n0.75\n", encoding="utf-8")
+    words = ["plan", "--labels", "2000", "--n-bins", "3", "--scores", "gaps.csv"]
+    assert "1 of 4 scores in 'score' are missing: leave them out with --where" in run(*words).stderr
+    assert run(*words, "--where", "isfinite(score)").exit_code == 0
+
+
+def test_plan_looks_at_scores_without_labels(run, columns):
+    done = run("plan", "--labels", "2000", "--n-bins", "4", "--scores", "rows.parquet", "--json")
+    expected = cb.plan(n=2000, n_bins=4, scores=columns["score"])
+    assert json.loads(done.stdout)["outlook"] == [asdict(each) for each in expected.outlook]
+    assert run("plan", "--labels", "2000", "--n-bins", "4", "--scores", "rows.parquet").stdout.count("\n") >= 6
+
+
+# ---------------------------------------------------------------------------------------------------------- compare
+
+
+def test_compare_is_the_librarys(run, columns):
+    words = [
+        "--old",
+        "score",
+        "--new",
+        "new",
+        "--label",
+        "bad",
+        "--threshold",
+        "0.2",
+        "--threshold",
+        "0.5",
+        "--groups",
+        "patient",
+    ]
+    told = json.loads(run("compare", "rows.csv", *words, "--json").stdout)
+    change = cb.compare(
+        columns["score"], columns["new"], columns["bad"], thresholds=[0.2, 0.5], groups=columns["patient"]
+    )
+    assert told == change.to_dict()
+    shown = run("compare", "rows.csv", *words).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "Log loss" in shown
+    assert "better" in shown
+
+
+# ------------------------------------------------------------------------------------------------------------ tally
+
+
+def test_tally_counts_rows_events_and_segments(run, columns):
+    told = json.loads(run("tally", "rows.csv", "--label", "bad", "--by", "land", "--json").stdout)
+    assert (told["rows"], told["events"]) == (4000, columns["bad"].sum())
+    assert told["mean_score"] == pytest.approx(columns["score"].mean(), abs=1e-9)
+    found = {each["segment"]["land"]: each["rows"] for each in told["segments"]}
+    assert found == {land: (columns["land"] == land).sum() for land in ("de", "es", "fr", "it")}
+    assert "4,000" in run("tally", "rows.csv").stdout
+
+
+@pytest.mark.parametrize("target", ["counts.csv", "counts.parquet"])
+def test_the_table_of_cells_adds_up(run, columns, target):
+    run("tally", "rows.csv", "--label", "bad", "--by", "land", "--time", "day", "--every", "1mo", "--out", target)
+    table = duckdb.sql(f"SELECT * FROM '{target}'")
+    assert table.columns == ["land", "day", "lower_score", "upper_score", "n", "events", "mean_score"]
+    sums = table.aggregate("sum(n), sum(events), sum(n * mean_score)").fetchall()[0]
+    assert sums == (4000, columns["bad"].sum(), pytest.approx(columns["score"].sum()))
+    assert table.filter("mean_score < lower_score OR mean_score > upper_score").fetchall() == []
+    assert table.aggregate("count(DISTINCT day)").fetchall() == [(2,)]
+
+
+def test_a_day_is_added_once_and_replaced_on_demand(run):
+    words = ["--by", "land", "--store", "kept", "--day", "2026-03-01"]
+    assert "written: 2026-03-01." in run("tally", "rows.csv", "--label", "bad", *words).stdout
+    assert "already there: 2026-03-01." in run("tally", "rows.csv", "--label", "bad", *words).stdout
+    other = run("tally", "rows.csv", "--label", "mixed", *words)
+    assert other.exit_code == 1
+    assert "pass --replace to put these in their place" in other.stderr
+    assert "written: 2026-03-01." in run("tally", "rows.csv", "--label", "mixed", "--replace", *words).stdout
+
+
+def test_the_store_of_the_command_is_the_librarys(run, columns):
+    told = json.loads(run("tally", "rows.parquet", "--time", "day", "--by", "land", "--store", "a", "--json").stdout)
+    assert len(told["days"]["written"]) == 40
+    cb.TallyStore("b", by="land").add_frame(duckdb.read_parquet("rows.parquet"), "score", "label", time="day")
+    for key, tally in cb.TallyStore("b").window().items():
+        assert cb.TallyStore("a").window()[key].fingerprint == tally.fingerprint
+
+
+def test_a_store_remembers_its_segments(run):
+    run("tally", "rows.csv", "--by", "land", "--day", "2026-03-01", "--store", "kept")
+    done = run("tally", "few.csv", "--day", "2026-03-02", "--store", "kept")
+    assert done.exit_code == 0, done.stderr
+    assert len(cb.TallyStore("kept").window("2026-03-02")) == 4
+
+
+# ---------------------------------------------------------------------------------------------------- as a process
+
+
+def test_a_pipeline_of_processes(here):
+    """Fit, apply and check what came out, as a shell script would."""
+    assert command_line("fit", "rows.csv", "--label", "bad", "--out", "map.json", cwd=here).returncode == 0
+    done = command_line("apply", "rows.csv", "--map", "map.json", "--out", "scored.parquet", cwd=here)
+    assert done.stderr == ""
+    done = command_line("check", "scored.parquet", "--score", "calibrated", "--label", "bad", "--json", cwd=here)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["state"] == "calibrated"
+
+
+def test_what_head_does_not_read_is_no_accident(here):
+    """A closed pipe ends the command without a word."""
+    command = f"{shlex.quote(sys.executable)} -m calibrant.cli check rows.csv --json | head -c 10"
+    done = subprocess.run(command, shell=True, cwd=here, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,88 @@
+"""export and verify, end to end on files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calibrant as cb
+from calibrant.export.proven import SqlFile
+
+
+@pytest.fixture
+def fitted(run: Any) -> cb.Calibration:
+    assert run("fit", "rows.csv", "--label", "bad", "--method", "isotonic", "--out", "map.json").exit_code == 0
+    return cb.load("map.json")
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres", "spark", "sqlite", "snowflake"])
+def test_export_writes_what_the_library_writes(run: Any, fitted: cb.Calibration, dialect: str) -> None:
+    done = run("export", "map.json", "--dialect", dialect, "--score", "p d", "--out", "map.sql")
+    assert done.exit_code == 0
+    assert "Wrote map.sql. Compared on" in done.stdout
+    assert SqlFile.parse(Path("map.sql").read_text()).expression == fitted.to_sql("p d", dialect)
+    again = run("verify", "map.sql")
+    assert again.exit_code == 0
+    assert again.stdout.startswith("Compared on")
+
+
+def test_export_without_a_file_prints_the_expression_alone(run: Any, fitted: cb.Calibration) -> None:
+    done = run("export", "map.json")
+    assert done.stdout == fitted.to_sql("score") + "\n"
+    assert "Compared on DuckDB" in done.stderr
+    told = json.loads(run("export", "map.json", "--json").stdout)
+    assert told["expression"] == fitted.to_sql("score")
+    assert told["proof"]["scores"] > 100_000
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_export_writes_a_model(run: Any, fitted: cb.Calibration, dtype: str) -> None:
+    import onnxruntime
+
+    done = run("export", "map.json", "--out", "map.onnx", "--dtype", dtype)
+    assert done.exit_code == 0
+    assert dtype in done.stdout
+    scores = np.random.default_rng(0).random(500).astype(dtype)
+    session = onnxruntime.InferenceSession("map.onnx", providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"score": scores})[0], fitted.transform(scores))
+    assert json.loads(run("verify", "map.onnx", "--json").stdout)["scores"] > 100_000
+
+
+def test_an_edited_file_fails_the_pipeline(run: Any, fitted: cb.Calibration) -> None:
+    run("export", "map.json", "--out", "map.sql")
+    path = Path("map.sql")
+    head, _, expression = path.read_text().rpartition("\nCASE")
+    path.write_text(f"{head}\nCASE{expression.replace('least(', 'greatest(', 1)}")
+    done = run("verify", "map.sql")
+    assert done.exit_code == 1
+    assert "do not use this export" in done.stderr
+
+
+MISTAKES = {
+    "no such map": ("export no.json", "the map no.json does not exist: make it with calibrant fit ... --out no.json"),
+    "not a map": ("export rows.csv", "rows.csv is damaged, or no map that calibrant saved"),
+    "unknown dialect": ("export map.json --dialect oracle", "dialect must be one of duckdb, postgres, spark, sqlite"),
+    "unknown form": ("export map.json --out map.txt", "the end of the name must say what to write, one of .sql .onnx"),
+    "over the map": ("export map.json --out map.json", "one of .sql .onnx"),
+    "there already": ("export map.json --out there.sql", "there.sql exists: pass --force"),
+    "no folder": ("export map.json --out no/map.sql", "the folder no does not exist"),
+    "nothing to verify": ("verify no.sql", "no.sql does not exist: make it with calibrant export"),
+    "no export": ("verify rows.csv", "this is no SQL file that export_sql wrote"),
+    "a table": ("verify rows.parquet", "it is not text"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_answered_in_a_sentence(run: Any, fitted: cb.Calibration, case: str) -> None:
+    Path("there.sql").write_text("SELECT 1")
+    words, told = MISTAKES[case]
+    done = run(*words.split())
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert told in line

@@ -1,0 +1,389 @@
+"""Each mistake of a new user is answered by one sentence with the fix, in terms of options."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.conftest import command_line, write
+
+PYTHON = ("=True", "kind=", "positive=", "weights=", "calibrant.", "astype", "predict_proba", "Traceback")
+"""What only a reader of Python would understand."""
+
+
+@pytest.fixture(scope="module")
+def made_mistakes(tmp_path_factory, columns):
+    """Files with something wrong in each."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("mistakes")
+        patch.chdir(folder)
+        make_mistakes(columns)
+        return folder
+
+
+@pytest.fixture
+def mistakes(here, made_mistakes):
+    """The same, in the folder of the test."""
+    shutil.copytree(made_mistakes, here, dirs_exist_ok=True)
+
+
+def make_mistakes(columns):
+
+    def changed(path: str, **new: object) -> None:
+        write({name: columns[name] for name in ("score", "label", "land")} | new, path)
+
+    score, label = columns["score"], columns["label"]
+    gaps = score.copy()
+    gaps[[3, 5, 8]] = np.nan
+    changed("text.csv", score=np.array([f"about {value:.2f}" for value in score]))
+    changed("comma.csv", score=np.array([f"{value:.2f}".replace(".", ",") for value in score]))
+    changed("percent.csv", score=100 * score)
+    changed("logits.csv", score=np.log(score / (1 - score)))
+    changed("gaps.csv", score=gaps)
+    changed("unlabelled.csv", label=np.where(np.arange(len(label)) < 7, np.nan, label))
+    changed("one-two.csv", label=label + 1)
+    changed("three.csv", label=np.arange(len(label)) % 3)
+    changed("one-class.csv", label=np.zeros_like(label))
+    write({"score": score, "bad": label}, "renamed.csv")
+    Path("empty.csv").write_text("", encoding="utf-8")
+    Path("empty.parquet").write_text("", encoding="utf-8")
+    Path("header.csv").write_text("score,label\n", encoding="utf-8")
+    Path("text.parquet").write_text("score,label\n0.1,1\n", encoding="utf-8")
+    Path("ragged.csv").write_text("score,label\n0.5,1\n0.4,1,3,4\n0.3,0\n", encoding="utf-8")
+    Path("latin.csv").write_bytes("score,label,name\n0.1,1,é\n".encode("latin1"))
+    Path("plain.csv.gz").write_text("score,label\n0.1,1\n", encoding="utf-8")
+    Path("late.csv").write_text("score,label\n" + "0.1,1\n0.2,0\n" * 20_000 + "0.5,n/a\n", encoding="utf-8")
+    Path("rows.xlsx").write_text("x", encoding="utf-8")
+    Path("rows.tsv").write_text("score\tlabel\n0.1\t1\n", encoding="utf-8")
+    Path("folder").mkdir()
+    Path("folder/rows.csv").write_text("score,label\n0.1,1\n", encoding="utf-8")
+    Path("damaged.json").write_text('{"format": 1', encoding="utf-8")
+
+
+COLUMNS = "'id', 'score', 'label', 'bad', 'mixed', 'outcome', 'land', 'day', 'patient', 'w', 'new'"
+
+BOTH = {
+    "a column nearly right": (
+        "rows.csv --score Scor",
+        f"rows.csv has no column 'Scor' (--score): did you mean 'score'? It has {COLUMNS}",
+    ),
+    "a column that is not there": (
+        "rows.csv --label y",
+        f"rows.csv has no column 'y' (--label): pass --label with one of {COLUMNS}",
+    ),
+    "scores and labels swapped": (
+        "rows.csv --score bad --label score",
+        "--score bad and --label score look swapped: pass --score score --label bad",
+    ),
+    "scores of text": ("text.csv", "the column 'score' holds text such as 'about"),
+    "decimals with a comma": ("comma.csv", "write decimals with a point"),
+    "labels of text": (
+        "rows.csv --label outcome",
+        "the labels in 'outcome' are 'good' and 'very bad': pass --positive 'very bad' or --positive good, "
+        "whichever counts as the event",
+    ),
+    "an event that is no label": (
+        "rows.csv --label outcome --positive worse",
+        "--positive worse is not among the labels in 'outcome', which are 'good' and 'very bad': pass one of these",
+    ),
+    "an event of another type": (
+        "rows.csv --positive worse",
+        "--positive worse cannot be a label: the column 'label' holds",
+    ),
+    "no bytes": ("empty.csv", "empty.csv is empty (0 bytes): write it again, or leave it out"),
+    "no bytes in Parquet": ("empty.parquet", "empty.parquet is empty (0 bytes): write it again, or leave it out"),
+    "no rows": ("header.csv", "header.csv has names of columns and no rows: see how it was written"),
+    "no file": ("row.csv", "row.csv does not exist: did you mean rows.csv?"),
+    "no file and nothing like it": ("nothing/at-all.csv", "nothing/at-all.csv does not exist: check the path"),
+    "no match": ("q*.csv", "no file matches q*.csv: check the folder and the pattern"),
+    "a folder": ("folder", "folder is a folder and no tally store: name its files, as in 'folder/*.csv'"),
+    "an address": ("https://x.org/a.csv", "https://x.org/a.csv is an address, and only files are read: fetch it first"),
+    "text called Parquet": (
+        "text.parquet",
+        "text.parquet is not a Parquet file: write it again, or rename it if it is CSV",
+    ),
+    "labels 1 and 2": (
+        "one-two.csv",
+        "the labels in 'label' are 1 and 2: pass --positive 2 or --positive 1, whichever counts as the event",
+    ),
+    "three classes": (
+        "three.csv",
+        "the column 'label' has more than two distinct values (0, 1, 2, ...): two classes are needed, so make a "
+        "column that is 1 for one class and 0 for the rest",
+    ),
+    "percentages": (
+        "percent.csv",
+        "the scores in 'score' lie between 0 and 100 and look like percentages: divide the column by 100",
+    ),
+    "CSV and Parquet": ("rows.csv rows.parquet", "rows.csv is CSV and rows.parquet is Parquet: pass files of one kind"),
+    "CSV and TSV": ("rows.csv rows.tsv", "rows.csv is CSV and rows.tsv is TSV: pass files of one kind"),
+    "other columns": (
+        "rows.csv renamed.csv",
+        "renamed.csv has no column 'label' (--label), which other files have: leave it out or rename it",
+    ),
+    "an unknown kind of file": (
+        "rows.xlsx",
+        "rows.xlsx: the end of the name must say what it is, one of .csv .tsv .csv.gz .tsv.gz .parquet .pq",
+    ),
+    "uneven lines": ("ragged.csv", "its lines do not split into columns alike"),
+    "another encoding": ("latin.csv", "latin.csv is not written in UTF-8: save it as UTF-8"),
+    "no gzip": ("plain.csv.gz", "plain.csv.gz is not compressed by gzip: rename it to end in .csv, or compress it"),
+    "a word among numbers": (
+        "late.csv",
+        "late.csv, line 40002: the column 'label' holds 'n/a' where numbers are expected: repair it, or name "
+        "another column",
+    ),
+    "weights of text": ("rows.csv --weight land", "the column 'land' (--weight) holds text: name a column of numbers"),
+    "a condition that is none": ("rows.csv --where scor>0", "--where 'scor>0' is no condition on these columns"),
+    "a condition that nothing meets": (
+        "rows.csv --where score>2",
+        "rows.csv has no row for which --where 'score>2' holds: loosen it",
+    ),
+    "days of files": (
+        "rows.csv --from 2026-01-01",
+        "--from and --to choose days of a tally store, and these are files: use --where",
+    ),
+}
+
+CHECK = {
+    "missing scores": (
+        "gaps.csv",
+        "the column 'score' has 3 missing values (NaN), the first at row 3 counted from 0: repair them, or leave "
+        "them out with --where 'isfinite(score)'",
+    ),
+    "missing labels": (
+        "unlabelled.csv",
+        "leave these rows out with --where 'label IS NOT NULL'; a label that has not arrived is not a negative",
+    ),
+    "times of text": ("rows.csv --time land", "--time holds text that is not an ISO 8601 date"),
+    "groups of fractions": (
+        "rows.csv --groups score",
+        "--groups must name a column of whole numbers or text, not of float64",
+    ),
+    "scores that are no probabilities": (
+        "rows.csv --kind real",
+        "fit a map first (calibrant fit), or pass --kind logit for log-odds",
+    ),
+}
+
+FIT = {
+    "missing scores": (
+        "gaps.csv",
+        "3 of 4,000 rows cannot be counted (score 'score' missing in 3): know why, then leave them out with "
+        "--where 'isfinite(score) AND label IS NOT NULL'",
+    ),
+    "log-odds": ("logits.csv", "if they are log-odds, pass --kind logit"),
+    "bins without binning": ("rows.csv --n-bins 5", "--n-bins belongs to bins: add --method binning, or leave it out"),
+    "two ways to say how many bins": (
+        "rows.csv --method binning --n-bins 5 --epsilon 0.1",
+        "--n-bins and --epsilon both choose the number of bins: give one of them",
+    ),
+    "an impossible confidence": (
+        "rows.csv --method binning --alpha 2",
+        "--alpha must lie strictly between 0 and 1, got 2",
+    ),
+    "an error out of reach": ("rows.csv --method binning --epsilon 0.001", "one bin alone needs"),
+    "beta on log-odds": (
+        "logits.csv --kind logit --method beta",
+        "needs probabilities, not logit scores: use --method platt",
+    ),
+}
+
+OTHERS = {
+    "no map": (
+        "apply rows.csv --map no.json --out o.csv",
+        "the map no.json does not exist: make it with calibrant fit ... --out no.json",
+    ),
+    "a damaged map": (
+        "apply rows.csv --map damaged.json --out o.csv",
+        "damaged.json is damaged, or no map that calibrant saved",
+    ),
+    "no such folder": (
+        "apply rows.csv --map m.json --out no/o.csv",
+        "--out no/o.csv: the folder no does not exist: make it with mkdir -p no",
+    ),
+    "an output that is an input": (
+        "apply rows.csv --map m.json --out ./rows.csv --force",
+        "--out ./rows.csv is one of the inputs: write to another file",
+    ),
+    "an output that is there": (
+        "apply rows.csv --map m.json --out few.csv",
+        "--out few.csv exists: pass --force to overwrite it, or name another file",
+    ),
+    "an output of no kind": (
+        "apply rows.csv --map m.json --out o.xlsx",
+        "--out o.xlsx: the end of the name must say what to write",
+    ),
+    "a column that is there": (
+        "apply rows.csv --map m.json --out o.csv --name land",
+        "the file has a column 'land' already: pass --name for another one",
+    ),
+    "a report of no kind": (
+        "report rows.csv --out r.pdf",
+        "--out r.pdf: the end of the name must say what to write, one of .html .md .json",
+    ),
+    "a map of no kind": (
+        "fit rows.csv --out map.pkl",
+        "--out map.pkl: the end of the name must say what to write, one of .json",
+    ),
+    "a folder as output": ("tally rows.csv --out folder/.csv/../../folder", "the end of the name must say"),
+    "a plan of one": (
+        "plan --labels 50",
+        "plan needs exactly two of --labels, --n-bins and --epsilon; it answers with the third",
+    ),
+    "a plan with a whole error": ("plan --labels 50 --epsilon 5", "--epsilon must lie strictly between 0 and 1, got 5"),
+    "a plan for no labels": ("plan --labels 0 --n-bins 5", "--labels and --n-bins must be whole numbers of at least 1"),
+    "a plan with scores of text": ("plan --labels 50 --n-bins 2 --scores text.csv", "holds text such as 'about"),
+    "a new model that is not there": ("compare rows.csv --old score --new p", "rows.csv has no column 'p' (--new)"),
+    "a new model in percent": (
+        "compare rows.csv --old score --new w",
+        "--new: the scores must lie in [0, 1] to be probabilities",
+    ),
+    "a comparison with labels of text": (
+        "compare rows.csv --old score --new new --label outcome",
+        "the labels in 'outcome' are 'good' and 'very bad': pass --positive 'very bad' or --positive good",
+    ),
+    "a threshold beyond 1": (
+        "compare rows.csv --old score --new new --threshold 20",
+        "--threshold must be probabilities between 0 and 1",
+    ),
+    "a store without a day": (
+        "tally rows.csv --store kept",
+        "--store needs the day of the rows: pass --day 2026-03-01, or --time with a column of days",
+    ),
+    "a store by the hour": (
+        "tally rows.csv --store kept --time day --every 1h",
+        "--store keeps days: leave --every out",
+    ),
+    "a store of log-odds": (
+        "tally rows.csv --store kept --day 2026-01-01 --kind logit",
+        "--store keeps probabilities, not logit scores",
+    ),
+    "no day": (
+        "tally rows.csv --store kept --day tomorrow",
+        "--day tomorrow is not a day: pass a date, or text like '2026-03-01'",
+    ),
+    "a day without a store": (
+        "tally rows.csv --day 2026-01-01",
+        "--day goes with --store: name the folder of a tally store",
+    ),
+    "an hour of nothing": ("tally rows.csv --every 1h", "--every cuts the column of --time: name it"),
+    "time as a segment": (
+        "tally stamps.csv --by at",
+        "--by at holds moments: use --time at, which cuts them into days, hours or months",
+    ),
+    "text as time": (
+        "tally rows.csv --time land",
+        "--time land is of type String, and only dates and timestamps can be cut: use --by land",
+    ),
+}
+
+
+def answer(run, words: str) -> str:
+    done = run(*words.split())
+    assert done.exit_code == 1, done.output
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert not [word for word in PYTHON if word in done.stderr]
+    return done.stderr.removeprefix("error: ").rstrip("\n")
+
+
+@pytest.mark.parametrize("words", [entry[0] for entry in (BOTH | CHECK).values()], ids=list(BOTH | CHECK))
+def test_check_says_what_to_do(run, mistakes, words):
+    expected = next(told for given, told in (BOTH | CHECK).values() if given == words)
+    assert expected in answer(run, f"check {words}")
+
+
+@pytest.mark.parametrize("words", [entry[0] for entry in (BOTH | FIT).values()], ids=list(BOTH | FIT))
+def test_fit_says_what_to_do(run, mistakes, words):
+    expected = next(told for given, told in (FIT | BOTH).values() if given == words)
+    assert expected in answer(run, f"fit --out map.json {words}")
+    assert not Path("map.json").exists()
+
+
+@pytest.fixture
+def more(mistakes, run):
+    run("fit", "rows.csv", "--label", "bad", "--out", "m.json")
+    Path("stamps.csv").write_text(
+        "score,label,at\n0.1,0,2026-01-01 10:00:00\n0.2,1,2026-01-02 11:00:00\n", encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize("words", [entry[0] for entry in OTHERS.values()], ids=list(OTHERS))
+def test_the_other_commands_say_what_to_do(run, more, words):
+    expected = next(told for given, told in OTHERS.values() if given == words)
+    assert expected in answer(run, words)
+
+
+STORE = {
+    "another column": ("check kept --score p", "kept is a tally store, which knows its columns: leave --score out"),
+    "files beside it": ("check kept rows.csv", "kept is a tally store: pass it alone"),
+    "no day": ("check kept --from soon", "--from soon is not a day"),
+    "days that it lacks": (
+        "check kept --from 2027-01-01 --to 2027-01-31",
+        "the store 'kept' holds no day from 2027-01-01 to 2027-01-31",
+    ),
+    "other segments": ("tally rows.csv --store kept --by day --day 2026-03-02", "leave --by out"),
+    "rows of a store": (
+        "tally kept --store other --day 2026-03-02",
+        "kept is a tally store, and rows are needed: name their files",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "expected"), STORE.values(), ids=STORE)
+def test_mistakes_with_a_store_say_what_to_do(run, words, expected):
+    assert run("tally", "rows.csv", "--by", "land", "--day", "2026-03-01", "--store", "kept").exit_code == 0
+    assert expected in answer(run, words)
+
+
+def test_a_damaged_store_is_told(run):
+    run("tally", "rows.csv", "--day", "2026-03-01", "--store", "kept")
+    Path("kept/days/day=2026-03-01/tally.parquet").write_bytes(b"PAR1 or what")
+    assert "tally.parquet is damaged" in answer(run, "check kept")
+
+
+def test_one_class_is_no_mistake(run, mistakes):
+    done = run("check", "one-class.csv")
+    assert done.exit_code == 11
+    assert "have all labels arrived" in done.stdout
+
+
+def test_files_that_lack_a_column_nobody_asked_for_are_noted(run):
+    write({"score": np.array([0.5, 0.2]), "label": np.array([1, 0])}, "short.csv")
+    done = run("check", "rows.csv", "short.csv")
+    assert done.exit_code == 0
+    assert done.stderr == "note: short.csv has no column 'id', which other files have\n"
+
+
+def test_an_error_leaves_stdout_empty_for_json(here):
+    done = command_line("check", "rows.csv", "--score", "no", "--json", cwd=here)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_a_folder_that_must_not_be_written_is_told(run, monkeypatch):
+    def refuse(*words: object) -> None:
+        raise PermissionError(13, "Permission denied", "map.json")
+
+    monkeypatch.setattr("calibrant.calibrators.base.BinaryCalibrator.save", refuse)
+    assert answer(run, "fit rows.csv --out map.json") == "map.json: Permission denied"
+
+
+def test_columns_that_are_called_like_arguments_keep_their_names(run):
+    """The rewrites are for the library's words, not for the user's."""
+    Path("named.csv").write_text("sample_weight,n_bins,label\n0.1,0.2,1\n0.3,,0\n", encoding="utf-8")
+    assert answer(run, "check named.csv").endswith("pass --score with one of 'sample_weight', 'n_bins', 'label'")
+    assert "(score 'n_bins' missing in 1)" in answer(run, "fit named.csv --score n_bins --out map.json")
+
+
+def test_without_duckdb_the_install_line_is_printed(here):
+    code = "import sys; sys.modules['duckdb'] = None; from calibrant.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "check", "rows.csv"], cwd=here, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert 'pip install "calibrant[cli]"' in done.stderr

@@ -1,0 +1,251 @@
+"""SQL files and ONNX models that carry their proof: written only if they are right, verified wherever they run."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.engine.postgres import USER, Server
+
+import calibrant as cb
+from calibrant.arrays import InputError
+from calibrant.export import proof, proven
+from calibrant.export.document import DocumentError
+from calibrant.export.proven import SqlFile, verify
+from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, StepMap
+
+duckdb = pytest.importorskip("duckdb")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+pytestmark = pytest.mark.engine
+
+STEPS = StepMap([0.3, 0.6], [0.1, 0.4, 0.9])
+CURVE = LogitAffineMap(1.3, -0.4)
+
+
+@pytest.fixture
+def binning() -> cb.HistogramBinning:
+    rng = np.random.default_rng(3)
+    scores = rng.random(2_000)
+    return cb.HistogramBinning(n_bins=8).fit(scores, rng.random(2_000) < scores**2)
+
+
+# ---------------------------------------------------------------------------------------------------------- SQL files
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "sqlite", "postgres", "spark", "snowflake"])
+@pytest.mark.parametrize("map_", [STEPS, CURVE], ids=["steps", "curve"])
+def test_a_file_holds_the_expression_and_its_proof(tmp_path: Path, dialect: str, map_: Map) -> None:
+    path = tmp_path / "risk.sql"
+    calibration = cb.Calibration(map_)
+    made = calibration.export_sql(path, "score", dialect)
+    text = path.read_text()
+    assert text.splitlines()[-1] == calibration.to_sql("score", dialect)
+    assert str(made) in text
+    assert ("not run on" in made.engine) == (dialect not in ("duckdb", "sqlite"))
+    assert SqlFile.parse(text) == SqlFile(calibration, "score", dialect, calibration.to_sql("score", dialect), made)
+    assert verify(path) == made
+
+
+def test_the_certificate_travels_with_the_file(tmp_path: Path, binning: cb.HistogramBinning) -> None:
+    binning.calibration_.export_sql(tmp_path / "risk.sql", "score")
+    found = SqlFile.parse((tmp_path / "risk.sql").read_text()).calibration
+    assert found.to_json() == binning.calibration_.to_json()
+    assert isinstance(found.certificate, cb.Certificate)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\n-- calibrant dialect: 3", "-- x", "*/", "a\r\nb", "größe 🙂"])
+def test_no_column_name_breaks_out_of_the_comments(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "risk.sql"
+    cb.Calibration(STEPS).export_sql(path, name, "sqlite")
+    head = [line for line in path.read_text().split("\n") if line.startswith("-- ")][:6]
+    assert [line.split()[2] for line in head[2:]] == ["proof:", "column:", "dialect:", "document:"]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        verify(path, connection)
+
+
+@contextmanager
+def connections(server: Server) -> Iterator[dict[str, Any]]:
+    """One of every driver of PostgreSQL that is named in the documentation."""
+    psycopg2, pg8000, sqlalchemy = (pytest.importorskip(name) for name in ("psycopg2", "pg8000.dbapi", "sqlalchemy"))
+    socket = str(server.folder)
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://{USER}@/postgres?host={socket}")
+    made = {
+        "psycopg": server.connect(),
+        "psycopg2": psycopg2.connect(host=socket, user=USER, dbname="postgres"),
+        "pg8000": pg8000.connect(user=USER, unix_sock=f"{socket}/.s.PGSQL.5432", database="postgres"),
+        "sqlalchemy": engine.connect(),
+    }
+    try:
+        yield made
+    finally:
+        for connection in made.values():
+            connection.close()
+        engine.dispose()
+
+
+def test_every_driver_of_postgres(postgres: Server, tmp_path: Path) -> None:
+    path = tmp_path / "risk.sql"
+    cb.Calibration(CURVE).export_sql(path, 'sc%o"re', "postgres")
+    with connections(postgres) as made:
+        for connection in made.values():
+            assert verify(path, connection).engine.startswith("PostgreSQL ")
+
+
+def test_an_export_can_be_proved_on_the_users_engine_at_once(postgres: Server, tmp_path: Path) -> None:
+    path = tmp_path / "risk.sql"
+    with postgres.connect() as connection:
+        made = cb.Calibration(CURVE).export_sql(path, "score", "postgres", connection=connection)
+    assert made.engine.startswith("PostgreSQL ")
+    assert json.dumps(made.engine) in path.read_text()
+
+
+def test_spark_connect_verifies_too(connect: Any, tmp_path: Path) -> None:
+    path = tmp_path / "risk.sql"
+    cb.Calibration(STEPS).export_sql(path, "score", "spark")
+    assert verify(path, connect).engine.startswith("Spark 4")
+
+
+def test_a_connection_of_another_engine_is_refused(tmp_path: Path, duck: Any) -> None:
+    path = tmp_path / "risk.sql"
+    with closing(sqlite3.connect(":memory:")) as connection:
+        with pytest.raises(InputError, match="dialect is duckdb, the connection is one of sqlite"):
+            cb.Calibration(STEPS).export_sql(path, "score", "duckdb", connection=connection)
+        cb.Calibration(STEPS).export_sql(path, "score", "duckdb")
+        with pytest.raises(InputError, match="written for duckdb, the connection is one of sqlite"):
+            verify(path, connection)
+    with pytest.raises(InputError, match="a connection of builtins is not known"):
+        verify(path, object())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("0.4e0", "0.4000000000000001e0"), (">= 0.3e0", "> 0.3e0"), ("NULL ELSE", "0.5 ELSE")]
+)
+def test_an_edited_expression_is_caught(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "risk.sql"
+    cb.Calibration(STEPS).export_sql(path, "score", "duckdb")
+    head, _, body = path.read_text().rpartition("\nCASE")
+    assert old in body
+    path.write_text(f"{head}\nCASE{body.replace(old, new, 1)}")
+    with pytest.raises(cb.ParityError, match="DuckDB"):
+        verify(path)
+
+
+def test_what_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = proven.to_sql
+    monkeypatch.setattr(proven, "to_sql", lambda *arguments: right(*arguments).replace("0.4e0", "0.5e0"))
+    path = tmp_path / "risk.sql"
+    with pytest.raises(cb.ParityError, match=r"DuckDB v\S+ gives 0.5 for the score 0.\d+ where the map gives 0.4"):
+        cb.Calibration(STEPS).export_sql(path, "score", "duckdb")
+    assert not path.exists()
+
+
+def test_nan_in_place_of_null_is_caught() -> None:
+    engine = proven.engine_at_hand("duckdb")
+    with pytest.raises(cb.ParityError, match="NaN where NULL is due"):
+        proven.prove_sql(STEPS, "CASE WHEN isnan(score) THEN 'NaN'::DOUBLE ELSE 0.1 END", "score", engine)
+    text = cb.Calibration(STEPS).to_sql("score").replace("THEN NULL ELSE", "THEN 0.1 ELSE", 1)
+    with pytest.raises(cb.ParityError, match="for the score nan where the map gives nan"):
+        proven.prove_sql(STEPS, text, "score", engine)
+
+
+def test_a_step_after_a_curve_may_take_either_side_of_a_knot_and_no_other() -> None:
+    map_ = ComposeMap((CURVE, StepMap([0.25, 0.5], [0.1, 0.4, 0.9])))
+    scores = np.array([0.5, 0.6])
+    at = CURVE.apply(scores)
+    near = ComposeMap((CURVE, StepMap([at[0] * (1 + 1e-14)], [0.1, 0.9])))
+    for found in (0.1, 0.9):
+        proof.compare(near, scores, np.array([found, 0.9]), "here")
+    with pytest.raises(cb.ParityError):
+        proof.compare(map_, scores, np.array([0.1, 0.9]), "here")
+
+
+def _file() -> str:
+    engine = proven.engine_at_hand("sqlite")
+    calibration = cb.Calibration(STEPS)
+    text = calibration.to_sql("score", "sqlite")
+    return str(SqlFile(calibration, "score", "sqlite", text, proven.prove_sql(STEPS, text, "score", engine)))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
+    text = FILE
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(text)))
+        cut = data.draw(st.integers(0, 40))
+        text = text[:place] + data.draw(st.text(max_size=5)) + text[place + cut :]
+    with suppress(DocumentError):
+        assert isinstance(SqlFile.parse(text), SqlFile)
+
+
+FILE = _file()
+
+
+@pytest.mark.parametrize("content", [b"", b"SELECT 1", b"\xff\xfe\x00", b"-- calibrant proof: {}\nSELECT 1"])
+def test_files_of_others_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "other.sql"
+    path.write_bytes(content)
+    with pytest.raises(DocumentError, match="no SQL file that export_sql wrote"):
+        verify(path)
+
+
+# --------------------------------------------------------------------------------------------------------------- ONNX
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [("n",), ("n", 1), None], ids=str)
+def test_a_model_holds_its_proof(tmp_path: Path, dtype: Any, shape: Any) -> None:
+    path = tmp_path / "risk.onnx"
+    for map_ in (STEPS, CURVE, BetaMap(0.7, 1.4, 0.2)):
+        made = cb.Calibration(map_).export_onnx(path, dtype, shape=shape)
+        assert dtype in made.engine
+        assert verify(path) == made
+        assert verify(cb.Calibration(map_).to_onnx(dtype, shape=shape)) == made
+        assert verify(path, onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])) == made
+
+
+def test_an_estimator_exports_as_its_calibration_does(binning: cb.HistogramBinning) -> None:
+    model = binning.to_onnx()
+    assert model == binning.calibration_.to_onnx()
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    scores = np.random.default_rng(0).random(1_000, dtype=np.float32)
+    np.testing.assert_array_equal(session.run(None, {"score": scores})[0], binning.transform(scores))
+
+
+def test_another_model_is_not_taken_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "risk.onnx"
+    cb.Calibration(STEPS).export_onnx(path)
+    other = cb.Calibration(CURVE).to_onnx().SerializeToString()
+    with pytest.raises(InputError, match="another model"):
+        verify(path, onnxruntime.InferenceSession(other, providers=["CPUExecutionProvider"]))
+    with pytest.raises(InputError, match=r"pass an onnxruntime\.InferenceSession"):
+        verify(path, duckdb)
+
+
+def test_an_edited_model_is_caught() -> None:
+    model = cb.Calibration(STEPS).to_onnx()
+    table = next(each for each in model.graph.initializer if np.float32(0.4).tobytes() in each.raw_data)
+    table.raw_data = table.raw_data.replace(np.float32(0.4).tobytes(), np.float32(0.5).tobytes())
+    with pytest.raises(cb.ParityError, match="onnxruntime"):
+        verify(model)
+
+
+def test_models_of_others_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.onnx"
+    for content in (b"", b"abc" * 50):
+        path.write_bytes(content)
+        with pytest.raises(DocumentError, match="cannot read the model"):
+            verify(path)
+    bare = cb.Calibration(STEPS).to_onnx()
+    del bare.metadata_props[:]
+    with pytest.raises(DocumentError, match="holds no calibration"):
+        verify(bare)
