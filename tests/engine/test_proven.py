@@ -213,8 +213,12 @@ def test_a_model_holds_its_proof(tmp_path: Path, dtype: Any, shape: Any) -> None
         assert verify(path, onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])) == made
 
 
-def test_an_estimator_exports_as_its_calibration_does(binning: cb.HistogramBinning) -> None:
+def test_an_estimator_exports_as_its_calibration_does(binning: cb.HistogramBinning, tmp_path: Path) -> None:
+    assert binning.export_sql(tmp_path / "a.sql", "s") == binning.calibration_.export_sql(tmp_path / "b.sql", "s")
+    assert (tmp_path / "a.sql").read_text() == (tmp_path / "b.sql").read_text()
+    binning.export_onnx(tmp_path / "a.onnx")
     model = binning.to_onnx()
+    assert (tmp_path / "a.onnx").read_bytes() == model.SerializeToString(deterministic=True)
     assert model == binning.calibration_.to_onnx()
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     scores = np.random.default_rng(0).random(1_000, dtype=np.float32)

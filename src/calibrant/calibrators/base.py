@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import onnx
 
     from calibrant.export.onnx import Precision, Shape
+    from calibrant.export.proof import Proof
 
 DEFAULT_ALPHA = 0.1
 
@@ -204,9 +205,21 @@ class BinaryCalibrator(BaseEstimator):
         """The map as one SQL expression over ``column``; see :meth:`Calibration.to_sql`."""
         return self.calibration_.to_sql(column, dialect)
 
+    def export_sql(
+        self, path: str | PathLike[str], column: str, dialect: str = "duckdb", *, connection: Any = None
+    ) -> Proof:
+        """Write the expression with its proof; see :meth:`Calibration.export_sql`."""
+        return self.calibration_.export_sql(path, column, dialect, connection=connection)
+
     def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
         """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
         return self.calibration_.to_onnx(dtype, shape=shape)
+
+    def export_onnx(
+        self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
+    ) -> Proof:
+        """Write the ONNX model with its proof; see :meth:`Calibration.export_onnx`."""
+        return self.calibration_.export_onnx(path, dtype, shape=shape)
 
     def __str__(self) -> str:
         """What was fitted, to what, and what is promised."""
