@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from calibrant.arrays import InputError
-from calibrant.calibrators import parametric
+from calibrant.calibrators import scaling
 from calibrant.calibrators.parametric import BetaScaling, PlattScaling
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap
 from calibrant.numerics import Grid, expit, log_loss, logit
@@ -214,7 +214,7 @@ def test_the_grid_costs_next_to_nothing(cls):
 def test_a_warm_start_ends_in_the_same_place(cls, monkeypatch):
     scores, y = world(5_000, 10)
     cold = cls().fit(scores, y)
-    monkeypatch.setattr(parametric, "WARM_START_ROWS", 1000)
+    monkeypatch.setattr(scaling, "WARM_START_ROWS", 1000)
     warm = cls().fit(scores, y)
     probes = np.linspace(0.001, 0.999, 200)
     np.testing.assert_allclose(warm.transform(probes), cold.transform(probes), atol=1e-9)

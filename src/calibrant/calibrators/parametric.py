@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, cast
 
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.scaling import WARM_START_ROWS, Scaling, fit_beta, fit_platt
+from calibrant.calibrators.scaling import Scaling, fit_beta, fit_platt
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map
 from calibrant.tallies import Tally
 
@@ -56,7 +56,7 @@ class PlattScaling(BinaryCalibrator):
         self.limits = limits
 
     def _fit_map(self, tally: Tally) -> Map:
-        how = Scaling(self.soft_targets, self.increasing, self.limits, WARM_START_ROWS)
+        how = Scaling(self.soft_targets, self.increasing, self.limits)
         fitted, notes = fit_platt(tally, how, self.on)
         self.notes_ = (*self.notes_, *notes)
         return fitted
@@ -107,7 +107,7 @@ class BetaScaling(BinaryCalibrator):
         return True
 
     def _fit_map(self, tally: Tally) -> Map:
-        how = Scaling(self.soft_targets, self.increasing, self.limits, WARM_START_ROWS)
+        how = Scaling(self.soft_targets, self.increasing, self.limits)
         fitted, notes = fit_beta(tally, how, self.variant)
         self.notes_ = (*self.notes_, *notes)
         return fitted

@@ -36,20 +36,11 @@ UNSETTLED = "Newton's method did not settle: look at the map before you use it"
 
 @dataclass(frozen=True)
 class Scaling:
-    """How a map is fitted; see :class:`~calibrant.calibrators.parametric.PlattScaling` for the first three."""
+    """How a map is fitted; see :class:`~calibrant.calibrators.parametric.PlattScaling`."""
 
     soft_targets: bool = False
     increasing: bool = True
     limits: bool = False
-    warm_start_rows: int = WARM_START_ROWS
-
-    def calls_large(self, tally: Tally) -> bool:
-        """Whether the tally may have too many cells to keep their features at hand."""
-        return tally.resolution == "exact" and tally.effective_size > self.warm_start_rows
-
-    def starts_on_grid(self, tally: Tally) -> bool:
-        """Whether a rough fit comes first."""
-        return tally.kind == "probability" and self.calls_large(tally)
 
     def rough(self) -> Scaling:
         """The same for that rough fit."""
@@ -65,6 +56,16 @@ class Scaling:
 
 
 DEFAULT = Scaling()
+
+
+def _is_large(tally: Tally) -> bool:
+    """Whether the tally may have too many cells to keep their features at hand."""
+    return tally.resolution == "exact" and tally.effective_size > WARM_START_ROWS
+
+
+def _starts_on_grid(tally: Tally) -> bool:
+    """Whether a rough fit comes first."""
+    return tally.kind == "probability" and _is_large(tally)
 
 
 def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> Noted:
@@ -93,7 +94,7 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
         return np.stack([(x - centre) / spread, np.ones(len(x))])
 
     start = None
-    if how.starts_on_grid(tally):
+    if _starts_on_grid(tally):
         near = cast(LogitAffineMap, fit_platt(tally.coarsen(Grid()), how.rough(), on)[0])
         start = np.array([near.slope * spread, near.intercept + near.slope * centre])
     bounds = (0,) if how.increasing else ()
@@ -123,7 +124,7 @@ def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> 
         return how.finish(level, tally), targets.notes
     family = _FAMILIES[variant]
     start = None
-    if how.starts_on_grid(tally):
+    if _starts_on_grid(tally):
         start = family.start(cast(BetaMap, fit_beta(tally.coarsen(Grid()), how.rough(), variant)[0]))
     pieces = targets.pieces(tally, family.design)
     fit = fit_logistic(pieces, family.size, non_negative=family.bounds, start=start)
@@ -214,7 +215,6 @@ class _Targets:
     """What an event and a non-event count as: 1 and 0, or Platt's soft targets."""
 
     support: _Support
-    how: Scaling
     hit: float = 1.0
     miss: float = 0.0
     notes: tuple[str, ...] = ()
@@ -227,13 +227,13 @@ class _Targets:
         separated = support.rising or (support.falling and not how.increasing)
         runaway = one_class or separated
         if not (how.soft_targets or runaway):
-            return cls(support, how)
+            return cls(support)
         notes: tuple[str, ...] = ()
         if runaway and not how.soft_targets:
             why = "only one class is present" if one_class else "the classes are separated by the score"
             notes = (f"{why}: Platt's soft targets were used, as the likelihood has no maximum",)
         hit, miss = (support.events + 1.0) / (support.events + 2.0), 1.0 / (others + 2.0)
-        return cls(support, how, hit, miss, notes)
+        return cls(support, hit, miss, notes)
 
     def log_odds(self) -> float:
         """Log-odds of the overall rate."""
@@ -248,7 +248,7 @@ class _Targets:
                 soft = events * self.hit + (n - events) * self.miss
                 yield design(scores), n.astype(np.float64), soft.astype(np.float64)
 
-        if self.how.calls_large(tally):
+        if _is_large(tally):
             return run
         once = list(run())
         return lambda: once
