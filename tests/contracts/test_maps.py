@@ -25,6 +25,7 @@ from calibrant.maps import (
 LADDER = np.cumsum(np.random.default_rng(0).random(1000)) / 600  # a thousand knots, some above 1
 
 LONG = np.unique(np.random.default_rng(7).random(5000) ** 3)  # crowded at 0, as the scores of rare events are
+NARROW = PiecewiseLinearMap([0.1, 0.1 + 1e-12, *np.linspace(0.2, 1.0, 40)], np.linspace(0.05, 0.95, 42))
 
 SAMPLES: dict[str, list[Map]] = {
     "identity": [IdentityMap()],
@@ -62,6 +63,7 @@ SAMPLES: dict[str, list[Map]] = {
         BetaMap(0.0, 0.0, 5.0),
         BetaMap(1e300, 0.0, 0.0),
         BetaMap(2.0, -3.0, 4.1),
+        BetaMap(1e6, 1e6, 3.0),
         BetaMap(1e-300, -1e-305, 0.5),
     ],
     "compose": [
@@ -73,6 +75,9 @@ SAMPLES: dict[str, list[Map]] = {
         ComposeMap((LogitAffineMap(1.3, -0.4), PiecewiseLinearMap([0.01, 0.4, 0.99], [0.01, 0.5, 0.98]))),
         ComposeMap((PiecewiseLinearMap(LADDER[:500], np.sort(np.random.default_rng(9).random(500))),) * 2),
         ComposeMap((IdentityMap(), StepMap([0.5], [0.1, 0.8]))),
+        ComposeMap((BetaMap(-1.0, 1.0, 0.0), IdentityMap(), StepMap([0.9], [0.1, 0.8]))),
+        ComposeMap((BetaMap(-1.0, 1.0, 0.0), LogitAffineMap(1.5, 0.1), StepMap([0.9], [0.1, 0.8]))),
+        ComposeMap((NARROW, PiecewiseLinearMap(np.linspace(0, 1, 50), np.linspace(0.1, 0.9, 50) ** 2))),
     ],
 }
 

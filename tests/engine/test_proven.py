@@ -17,10 +17,11 @@ from tests.engine.postgres import USER, Server
 
 import calibrant as cb
 from calibrant.arrays import InputError
-from calibrant.export import proof, proven
+from calibrant.export import proof, proven, reading
 from calibrant.export.document import DocumentError
 from calibrant.export.proven import SqlFile, verify
-from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, StepMap
+from calibrant.export.sql import to_sql
+from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 
 duckdb = pytest.importorskip("duckdb")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -122,7 +123,7 @@ def test_a_connection_of_another_engine_is_refused(tmp_path: Path, duck: Any) ->
         cb.Calibration(STEPS).export_sql(path, "score", "duckdb")
         with pytest.raises(InputError, match="written for duckdb, the connection is one of sqlite"):
             verify(path, connection)
-    with pytest.raises(InputError, match="a connection of builtins is not known"):
+    with pytest.raises(InputError, match="object is no connection that is known here"):
         verify(path, object())
 
 
@@ -148,10 +149,111 @@ def test_what_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("CAST(({}) AS VARCHAR)", "of type str where a double is due"),
+        ("CAST(({}) AS DECIMAL(9, 4))", "of type Decimal where a double is due"),
+        ("CAST(({}) AS FLOAT)", "where the map gives"),
+        ("avg({})", "gives 1 results for 100,"),
+    ],
+)
+def test_results_must_be_doubles_and_as_many_as_scores(expression: str, told: str) -> None:
+    text = expression.format(cb.Calibration(STEPS).to_sql("score"))
+    with pytest.raises(cb.ParityError, match=told):
+        proven.prove_sql(STEPS, text, "score", proven.engine_at_hand("duckdb"))
+
+
+READ = [
+    ("CAST(0.4 AS DOUBLE PRECISION)", "CAST(0.4 AS REAL)"),
+    ("CAST(0.4 AS DOUBLE PRECISION)", "CAST(0.4 AS NUMERIC(3, 2))"),
+    ("IS NULL", "IS TRUE"),
+    ("THEN NULL", "THEN 0.5"),
+    (">=", ">"),
+    ("END", "END + (SELECT 1)"),
+    ("END", ""),
+    ("CASE", "x CASE"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), READ)
+def test_an_edit_is_caught_when_the_text_is_only_read(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "risk.sql"
+    cb.Calibration(STEPS).export_sql(path, "score", "postgres")
+    head, _, body = path.read_text().rpartition("\nCASE")
+    path.write_text(f"{head}\n{('CASE' + body).replace(old, new, 1)}")
+    with pytest.raises((cb.ParityError, InputError, DocumentError)):
+        verify(path)
+
+
+def test_overflow_and_underflow_are_found_when_the_text_is_only_read() -> None:
+    scores: list[float | None] = [1e300, 0.5]
+    for text in ("CASE WHEN s IS NULL THEN NULL ELSE s * {} END", "CASE WHEN s IS NULL THEN NULL ELSE s / {} END"):
+        for number in ("1e300", "1e-300"):
+            engine = reading.reader("postgres")
+            if ("*" in text) == (number == "1e300"):
+                with pytest.raises(FloatingPointError):
+                    engine.run(text.format(number), "s", scores)
+            else:
+                assert None not in engine.run(text.format(number), "s", scores)
+    with pytest.raises(FloatingPointError):
+        reading.reader("postgres").run("CASE WHEN s IS NULL THEN NULL ELSE s * 1e-300 END", "s", [1e-300])
+
+
+def test_a_file_cannot_reach_outside_when_it_is_verified_here(tmp_path: Path) -> None:
+    path, target = tmp_path / "risk.sql", tmp_path / "written.csv"
+    cb.Calibration(STEPS).export_sql(path, "score", "duckdb")
+    head, _, body = path.read_text().rpartition("\nCASE")
+    for evil in (f"1; COPY (SELECT 1) TO '{target}'; SELECT CASE{body}", f"(SELECT content FROM read_text('{path}'))"):
+        path.write_text(f"{head}\n{evil}")
+        with pytest.raises(DocumentError, match="cannot be run"):
+            verify(path)
+    assert not target.exists()
+
+
+def test_rows_of_any_kind_are_read(postgres: Server, tmp_path: Path) -> None:
+    from psycopg.rows import dict_row, namedtuple_row, scalar_row
+
+    path = tmp_path / "risk.sql"
+    cb.Calibration(STEPS).export_sql(path, "score", "postgres")
+    with postgres.connect() as connection:
+        for factory in (dict_row, namedtuple_row, scalar_row):
+            connection.row_factory = factory
+            verify(path, connection)
+    cb.Calibration(STEPS).export_sql(path, "score", "sqlite")
+
+    class Mine(sqlite3.Connection):
+        pass
+
+    with closing(sqlite3.connect(":memory:", factory=Mine)) as connection:
+        connection.row_factory = sqlite3.Row
+        verify(path, connection)
+
+
+@pytest.mark.parametrize("change", [1 + 1e-10, 1 - 1e-6, 1.0001])
+def test_a_knot_that_is_off_by_a_little_is_caught(change: float) -> None:
+    knots, values = np.linspace(0.05, 0.95, 30), np.linspace(0.1, 0.9, 30) ** 2
+    moved = knots.copy()
+    moved[7] *= change
+    for kind, heights in ((StepMap, np.append(values, 0.95)), (PiecewiseLinearMap, values)):
+        text = to_sql(kind(moved, heights), "s", "duckdb")
+        with pytest.raises(cb.ParityError):
+            proven.prove_sql(kind(knots, heights), text, "s", proven.engine_at_hand("duckdb"))
+
+
+def test_a_small_document_cannot_ask_for_endless_work() -> None:
+    zigzag = PiecewiseLinearMap(np.linspace(0.0, 1.0, 201), np.arange(201) % 2)
+    for map_ in (ComposeMap((zigzag,) * 3), ComposeMap((CURVE,) * 30)):
+        with pytest.raises(InputError, match=r"coarsen its parts|nest too deep"):
+            cb.Calibration(map_).to_sql("s")
+    with pytest.raises(InputError, match="coarsen its parts"):
+        cb.Calibration(ComposeMap((zigzag,) * 3)).to_onnx()
+
+
 def test_nan_in_place_of_null_is_caught() -> None:
     engine = proven.engine_at_hand("duckdb")
     with pytest.raises(cb.ParityError, match="NaN where NULL is due"):
-        proven.prove_sql(STEPS, "CASE WHEN isnan(score) THEN 'NaN'::DOUBLE ELSE 0.1 END", "score", engine)
+        proven.prove_sql(STEPS, "CASE WHEN isnan(score) THEN 'NaN'::DOUBLE ELSE 0.1::DOUBLE END", "score", engine)
     text = cb.Calibration(STEPS).to_sql("score").replace("THEN NULL ELSE", "THEN 0.1 ELSE", 1)
     with pytest.raises(cb.ParityError, match="for the score nan where the map gives nan"):
         proven.prove_sql(STEPS, text, "score", engine)
@@ -202,7 +304,7 @@ def test_files_of_others_are_refused(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape", [("n",), ("n", 1), None], ids=str)
+@pytest.mark.parametrize("shape", [("n",), ("n", 1), ("n", 3), (7, "n"), (1000,), None], ids=str)
 def test_a_model_holds_its_proof(tmp_path: Path, dtype: Any, shape: Any) -> None:
     path = tmp_path / "risk.onnx"
     for map_ in (STEPS, CURVE, BetaMap(0.7, 1.4, 0.2)):
@@ -247,8 +349,12 @@ def test_models_of_others_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.onnx"
     for content in (b"", b"abc" * 50):
         path.write_bytes(content)
-        with pytest.raises(DocumentError, match="cannot read the model"):
+        with pytest.raises(DocumentError, match="the model cannot be run"):
             verify(path)
+    renamed = cb.Calibration(STEPS).to_onnx()
+    renamed.graph.input[0].name = renamed.graph.node[0].input[0] = "other"
+    with pytest.raises(DocumentError, match="the model cannot be run"):
+        verify(renamed)
     bare = cb.Calibration(STEPS).to_onnx()
     del bare.metadata_props[:]
     with pytest.raises(DocumentError, match="holds no calibration"):

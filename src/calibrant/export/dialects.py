@@ -120,6 +120,8 @@ class Dialect:
         The larger and the smaller of two numbers.
     raises
         Whether a product that underflows or overflows is an error.
+    nesting
+        How many curves may stand inside each other.
     tables
         How it looks a number up in a long table; None where it has no way that beats a balanced CASE.
     executed
@@ -133,13 +135,15 @@ class Dialect:
     largest: str = "greatest"
     least: str = "least"
     raises: bool = False
+    nesting: int = 8
     tables: Tables | None = None
     executed: bool = True
 
 
-ISNAN = "{name} IS NULL OR isnan({x})"
-EQUALS_NAN = "{name} IS NULL OR {x} = CAST('NaN' AS DOUBLE PRECISION)"
-NO_NAN = "{name} IS NULL"
+# The double is asked for NULL, not the column: a lenient cast makes NULL of text.
+ISNAN = "{x} IS NULL OR isnan({x})"
+EQUALS_NAN = "{x} IS NULL OR {x} = CAST('NaN' AS DOUBLE PRECISION)"
+NO_NAN = "{x} IS NULL"
 
 
 def _generated(unusable: str) -> Dialect:
@@ -187,7 +191,15 @@ DIALECTS: dict[str, Dialect] = {
     ),
     # Backticks, because SQLite reads a double-quoted name that no column has as a string. Its columns hold any type,
     # and a cast makes 0.0 of text: what is no number gives NULL.
-    "sqlite": Dialect("`", "REAL", _ratio, "typeof({name}) NOT IN ('integer', 'real')", largest="max", least="min"),
+    "sqlite": Dialect(
+        "`",
+        "REAL",
+        _ratio,
+        "typeof({name}) NOT IN ('integer', 'real')",
+        largest="max",
+        least="min",
+        nesting=2,  # its parser has a stack of 100 up to version 3.45
+    ),
     "bigquery": _generated(ISNAN),
     "clickhouse": _generated(ISNAN),
     "databricks": _generated(ISNAN),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import InputError
 from calibrant.maps import Map
 from calibrant.numerics import Floats
 
@@ -38,6 +39,9 @@ class Formula:
 
 
 Leaf = Formula | float
+
+MOST_CROSSINGS = 100_000
+"""More pieces than this would make a text that no engine takes, and hours of work for a small document."""
 
 LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 
@@ -73,6 +77,8 @@ def chained(first: Pieces, first_map: Map, then: Pieces, then_map: Map) -> Piece
     least, most = np.minimum(start, end), np.maximum(start, end)
     begin = np.searchsorted(then.knots, np.where(constant, start, least), side="right")
     crossed = np.where(constant, 0, np.searchsorted(then.knots, most, side="right") - begin)
+    if crossed.sum() > MOST_CROSSINGS:
+        raise InputError(f"the composition falls into {crossed.sum():,} pieces: coarsen its parts before you export it")
     piece = np.repeat(np.arange(len(low)), crossed)
     within = np.arange(len(piece)) - np.repeat(np.cumsum(crossed) - crossed, crossed)
     falls = (start > end)[piece]

@@ -20,6 +20,9 @@ SMALLEST = 1e-290
 """Differences below this are none: terms as small are left out where an engine raises when they underflow."""
 
 RANDOM_SCORES = 100_000
+AROUND = 10_000
+"""About so many scores on either side go at shrinking distances from the knots."""
+
 MOST_KNOTS = 20_000
 """Beside more knots than this only a random choice of them is looked at."""
 
@@ -65,13 +68,13 @@ class Proof:
 
 
 def proof_scores(map_: Map, random_state: int = 0) -> Floats:
-    """Edges, both neighbours of every knot, scores outside [0, 1], NaN, and 10^5 random scores of several laws."""
+    """Edges, both neighbours of every knot and scores around it, some outside [0, 1], NaN, and 10^5 random ones."""
     rng = np.random.default_rng([random_state, 20_261])
     knots = knots_of(map_)
     marks = rng.choice(knots, MOST_KNOTS, replace=False) if len(knots) > MOST_KNOTS else knots
     marks = np.concatenate([marks, [part.clamp for part in _parts(map_) if hasattr(part, "clamp")], [CLAMP]])
     marks = np.concatenate([marks, 1.0 - marks])
-    near = np.concatenate([np.nextafter(marks, -np.inf), marks, np.nextafter(marks, np.inf)])
+    near = np.concatenate([np.nextafter(marks, -np.inf), marks, np.nextafter(marks, np.inf), _around(knots)])
     share = RANDOM_SCORES // 4
     small = 2.0 ** -rng.uniform(0.0, 40.0, share)
     low, high = (knots.min(), knots.max()) if len(knots) else (0.0, 1.0)
@@ -80,6 +83,15 @@ def proof_scores(map_: Map, random_state: int = 0) -> Floats:
     wide = low + (high - low) * rng.uniform(-0.05, 1.05, share)
     random = [rng.random(RANDOM_SCORES - 3 * share), small, 1.0 - small, wide]
     return np.concatenate([EDGES, OUTSIDE, [np.nan], near, *random])
+
+
+def _around(knots: Floats) -> Floats:
+    """Scores at shrinking distances from every knot: they find a knot that is off by a little."""
+    gaps = np.diff(np.concatenate([knots[:1] - 1.0, knots, knots[-1:] + 1.0]))
+    if not len(knots):
+        return knots
+    shares = 2.0 ** -np.arange(1.0, 1.0 + np.clip(AROUND // len(knots), 1, 40))
+    return np.concatenate([(knots[:, None] + gap[:, None] * shares).ravel() for gap in (gaps[1:], -gaps[:-1])])
 
 
 def _parts(map_: Map) -> Sequence[Map]:
@@ -93,9 +105,10 @@ def allowed(map_: Map, scores: NDArray[Any]) -> tuple[Floats, Floats]:
     composition this freedom passes through the parts that follow: after a curve, a step map may take the step on
     either side when the curve is that close to a knot.
     """
-    low = high = scores.astype(np.float64)
+    low = exact = high = scores.astype(np.float64)
     for part in _parts(map_):
-        images = np.stack([part.apply(each) for each in (low, (low + high) / 2.0, high)])
+        exact = part.apply(exact)
+        images = np.stack([part.apply(low), exact, part.apply(high)])
         low, high = images.min(axis=0), images.max(axis=0)
         if not part.exact:
             low, high = low - TOLERANCE * np.abs(low) - SMALLEST, high + TOLERANCE * np.abs(high) + SMALLEST

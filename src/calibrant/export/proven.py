@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from os import PathLike
@@ -14,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
-from calibrant.export.dialects import NO_NAN, dialect_named
+from calibrant.export.dialects import dialect_named
 from calibrant.export.document import Calibration, DocumentError
 from calibrant.export.onnx import INPUT, OUTPUT, Precision, Shape, to_onnx
 from calibrant.export.proof import ParityError, Proof, compare, proof_scores
@@ -64,7 +67,7 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
     >>> from calibrant.maps import StepMap
     >>> _ = Calibration(StepMap([0.5], [0.1, 0.8])).export_sql("risk.sql", "score", dialect="sqlite")
     >>> print(verify("risk.sql", sqlite3.connect(":memory:")))
-    Compared on SQLite ... with 100,038 scores: all results are the same to the last bit.
+    Compared on SQLite ... scores: all results are the same to the last bit.
     """
     if not isinstance(export, str | PathLike):
         return _verify_model(export.SerializeToString(), connection)
@@ -72,10 +75,25 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
     if path.suffix.lower() == ".onnx":
         return _verify_model(path.read_bytes(), connection)
     file = SqlFile.parse(_read_text(path))
-    engine = engine_at_hand(file.dialect) if connection is None else engine_of(connection)
+    if connection is None:
+        with _own_errors("the expression in the file"):
+            return prove_sql(file.calibration.map, file.expression, file.column, engine_at_hand(file.dialect))
+    engine = engine_of(connection)
     if engine.dialect != file.dialect:
         raise InputError(f"the file is written for {file.dialect}, the connection is one of {engine.dialect}")
     return prove_sql(file.calibration.map, file.expression, file.column, engine)
+
+
+@contextmanager
+def _own_errors(what: str) -> Iterator[None]:
+    """On the engine at hand, errors are about the export and nothing else."""
+    try:
+        yield
+    except (ParityError, InputError, DocumentError):
+        raise
+    except Exception as problem:
+        reason = str(problem).partition("\n")[0]
+        raise DocumentError(f"{what} cannot be run ({type(problem).__name__}: {reason})") from None
 
 
 # ---------------------------------------------------------------------------------------------------------------- SQL
@@ -154,8 +172,13 @@ def prove_sql(map_: Map, expression: str, column: str, engine: Engine) -> Proof:
     given: Values = scores.tolist()
     given[-1] = None
     found = engine.run(expression, column, given)
-    if any(value != value for value in found if value is not None):
-        raise ParityError(f"{engine.name} gives NaN where NULL is due")
+    if len(found) != len(given):
+        raise ParityError(f"{engine.name} gives {len(found):,} results for {len(given):,} scores")
+    for value in found:
+        if value is not None and type(value) is not float:
+            raise ParityError(f"{engine.name} gives {value!r} of type {type(value).__name__} where a double is due")
+        if value is not None and value != value:
+            raise ParityError(f"{engine.name} gives NaN where NULL is due")
     return compare(map_, scores, np.array(found, dtype=np.float64), engine.name)
 
 
@@ -169,8 +192,9 @@ def engine_at_hand(dialect: str) -> Engine:
         except ImportError:
             pass
         else:
-            return engine_of(duckdb.connect())
-    return reader(dialect, nan=dialect_named(dialect).unusable != NO_NAN)
+            # A text from a file has no business outside.
+            return engine_of(duckdb.connect(config={"enable_external_access": "false", "lock_configuration": "true"}))
+    return reader(dialect)
 
 
 # --------------------------------------------------------------------------------------------------------------- ONNX
@@ -196,15 +220,17 @@ def write_onnx(calibration: Calibration, path: str | PathLike[str], dtype: Preci
 
 
 def _verify_model(data: bytes, session: Any) -> Proof:
-    stored = _session(data)
-    document = _document(stored)
-    if session is None:
-        session = stored
-    elif type(session).__module__.partition(".")[0] != "onnxruntime":
+    with _own_errors("the model"):
+        stored = _session(data)
+        document = _document(stored)
+        map_ = Calibration.from_json(document).map
+        if session is None:
+            return _prove_model(map_, stored)
+    if type(session).__module__.partition(".")[0] != "onnxruntime":
         raise InputError("an ONNX model is verified in onnxruntime: pass an onnxruntime.InferenceSession, or nothing")
-    elif _document(session) != document:
+    if _document(session) != document:
         raise InputError("the session holds another model than the one to be verified: open it on the same file")
-    return _prove_model(Calibration.from_json(document).map, session)
+    return _prove_model(map_, session)
 
 
 def _prove_model(map_: Map, session: Any) -> Proof:
@@ -214,10 +240,23 @@ def _prove_model(map_: Map, session: Any) -> Proof:
     dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
     with np.errstate(over="ignore"):
         scores = proof_scores(map_).astype(dtype)
-    given: NDArray[Any] = scores.reshape(-1, *[1] * (len(score.shape) - 1)) if score.shape else scores
-    (found,) = session.run([OUTPUT], {INPUT: given})
+    blocks = _in_shape(scores, score.shape)
+    found = [session.run([OUTPUT], {INPUT: block})[0].reshape(-1) for block in blocks]
     name = f"onnxruntime {onnxruntime.__version__}, {session.get_providers()[0]}, {dtype}"
-    return compare(map_, scores, found.reshape(-1), name)
+    return compare(map_, scores, np.concatenate(found)[: len(scores)], name)
+
+
+def _in_shape(scores: NDArray[Any], shape: Sequence[int | str | None]) -> list[NDArray[Any]]:
+    """The scores, with some repeated at the end to fill it, in as many blocks as the declared sizes ask for."""
+    if not shape:
+        return [scores]
+    fixed = [size if isinstance(size, int) else 1 for size in shape]
+    filled = np.resize(scores, -(-len(scores) // math.prod(fixed)) * math.prod(fixed))
+    free = [place for place, size in enumerate(shape) if not isinstance(size, int)]
+    if not free:
+        return list(filled.reshape(-1, *fixed))
+    fixed[free[0]] = -1
+    return [filled.reshape(fixed)]
 
 
 def _session(data: bytes) -> Any:
@@ -227,12 +266,7 @@ def _session(data: bytes) -> Any:
         raise InputError("a model is checked in onnxruntime: pip install 'calibrant[onnx]'") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    try:
-        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as problem:  # onnxruntime's errors have no class in common
-        if "ONNXRuntimeError" not in str(problem):
-            raise
-        raise DocumentError(f"onnxruntime cannot read the model: {problem}") from None
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
 def _document(session: Any) -> str:

@@ -7,13 +7,13 @@ write; how a server carries it out is for :func:`calibrant.verify` to see.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
+from calibrant.export.dialects import NO_NAN, dialect_named
 from calibrant.export.running import Engine, Values
 
 Row = Mapping[str, NDArray[Any]]
@@ -23,21 +23,23 @@ NULL = np.uint64(0x7FF8_0000_0000_0DB0).view(np.float64)
 """A NaN that stands for NULL; copying keeps its bits."""
 
 
-def reader(dialect: str, *, nan: bool) -> Engine:
-    """An engine that reads the text of a dialect; ``nan`` says whether its columns can hold NaN.
+def reader(dialect: str) -> Engine:
+    """An engine that reads the text of a dialect.
 
     Examples
     --------
-    >>> reader("postgres", nan=True).run('CASE WHEN "p" IS NULL THEN NULL ELSE "p" * 2.0 END', "p", [0.25, None])
+    >>> reader("postgres").run('CASE WHEN "p" IS NULL THEN NULL ELSE "p" * 2.0 END', "p", [0.25, None])
     [0.5, None]
     """
-    sqlglot = _package(dialect)
+    sqlglot, written = _package(dialect), dialect_named(dialect)
+    nan = written.unusable != NO_NAN
 
     def run(expression: str, column: str, scores: Values) -> Values:
         tree = sqlglot.parse_one(expression, dialect=dialect)
         given = np.array([NULL if score is None or (not nan and score != score) else score for score in scores])
-        with np.errstate(all="ignore"):
-            found = np.broadcast_to(_Reading(sqlglot.exp).value(tree, {column: given}), given.shape)
+        reading = _Reading(sqlglot, dialect, strict=written.raises)
+        with np.errstate(all="ignore", over="raise" if written.raises else "ignore"):
+            found = np.broadcast_to(reading.value(tree, {column: given}), given.shape)
         return [None if null else value for value, null in zip(found.tolist(), _is_null(found), strict=True)]
 
     return Engine(dialect, f"numpy (the text as sqlglot {sqlglot.__version__} reads it, not run on {dialect})", run)
@@ -46,7 +48,13 @@ def reader(dialect: str, *, nan: bool) -> Engine:
 class _Reading:
     """Values of the nodes of a parsed expression; whatever a map does not need is refused."""
 
-    def __init__(self, exp: ModuleType) -> None:
+    def __init__(self, sqlglot: Any, dialect: str, *, strict: bool) -> None:
+        """``strict``: overflow and underflow are errors."""
+        exp, self.strict = sqlglot.exp, strict
+        double = sqlglot.transpile("CAST(1 AS DOUBLE PRECISION)", read="postgres", write=dialect)[0]
+        self.double = sqlglot.parse_one(double, dialect=dialect).to
+        self.array = exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[self.double.copy()], nested=True)
+        self.null = exp.Null
         self.kinds: dict[type, Callable[[Any, Row], Any]] = {
             exp.Case: self.case,
             exp.Paren: lambda node, row: self.value(node.this, row),
@@ -63,15 +71,15 @@ class _Reading:
             exp.Transform: self.transform,
             exp.WidthBucket: self.width_bucket,
             exp.Or: lambda node, row: self.value(node.this, row) | self.value(node.expression, row),
-            exp.Is: lambda node, row: _is_null(self.value(node.this, row)),
+            exp.Is: self.is_null,
             exp.IsNan: lambda node, row: np.isnan(self.value(node.this, row)),
             exp.EQ: lambda node, row: _equal(self.value(node.this, row), self.value(node.expression, row)),
             exp.GTE: lambda node, row: self.value(node.this, row) >= self.value(node.expression, row),
             exp.Neg: lambda node, row: -self.value(node.this, row),
             exp.Add: lambda node, row: self.value(node.this, row) + self.value(node.expression, row),
             exp.Sub: lambda node, row: self.value(node.this, row) - self.value(node.expression, row),
-            exp.Mul: lambda node, row: self.value(node.this, row) * self.value(node.expression, row),
-            exp.Div: lambda node, row: self.value(node.this, row) / self.value(node.expression, row),
+            exp.Mul: lambda node, row: self.scaled(np.multiply, node, row),
+            exp.Div: lambda node, row: self.scaled(np.divide, node, row),
             exp.Ln: lambda node, row: np.log(self.value(node.this, row)),
             exp.Exp: lambda node, row: np.exp(self.value(node.this, row)),
             # NaN, as 0 * infinity gives it in a table, is the largest number to an engine.
@@ -91,8 +99,22 @@ class _Reading:
     def literal(self, node: Any, row: Row) -> Any:
         return node.name if node.is_string else np.float64(node.name)
 
+    def is_null(self, node: Any, row: Row) -> Any:
+        if type(node.expression) is not self.null:
+            raise InputError("the text asks for something else than NULL with IS, which no map needs")
+        return _is_null(self.value(node.this, row))
+
+    def scaled(self, operation: Any, node: Any, row: Row) -> Any:
+        left, right = self.value(node.this, row), self.value(node.expression, row)
+        found = operation(left, right)
+        if self.strict and np.any((found == 0.0) & (np.asarray(left) != 0.0) & np.isfinite(right) & (right != 0.0)):
+            raise FloatingPointError("underflow encountered")
+        return found
+
     def cast(self, node: Any, row: Row) -> Any:
         """To double, or to an array of doubles; there is nothing else to cast to in a map."""
+        if node.to not in (self.double, self.array):
+            raise InputError(f"the text casts to {node.to.sql()}, which no map needs")
         given = self.value(node.this, row)
         if isinstance(given, str):
             given = given.strip("{}[]").split(",") if "," in given or given[:1] in "{[" else np.float64(given)

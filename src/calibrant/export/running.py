@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from calibrant.arrays import InputError
+from calibrant.export.dialects import fresh
 from calibrant.export.sql import quote
 
 Values = list[float | None]
@@ -38,16 +39,20 @@ def engine_of(connection: Any) -> Engine:
     >>> engine.dialect, engine.run("`p` * 2", "p", [0.25, None])
     ('sqlite', [0.5, None])
     """
-    family = type(connection).__module__.partition(".")[0].lstrip("_")
-    if family == "sqlalchemy":
+    if "sqlalchemy" in _families(connection) and hasattr(connection, "exec_driver_sql"):
         connection = connection.connection.dbapi_connection
-        family = type(connection).__module__.partition(".")[0].lstrip("_")
-    if family not in ENGINES:
+    known = [family for family in _families(connection) if family in ENGINES]
+    if not known or "Async" in type(connection).__name__:
         raise InputError(
-            f"a connection of {family} is not known: pass one of DuckDB, sqlite3, psycopg, psycopg2, pg8000 or "
-            "SQLAlchemy, or a Spark session"
+            f"{type(connection).__name__} is no connection that is known here: pass one of DuckDB, sqlite3, psycopg, "
+            "psycopg2, pg8000 or SQLAlchemy (engine.connect()), or a Spark session"
         )
-    return ENGINES[family](connection)
+    return ENGINES[known[0]](connection)
+
+
+def _families(connection: Any) -> list[str]:
+    """Packages that its class and the bases of its class come from."""
+    return [cls.__module__.partition(".")[0].lstrip("_") for cls in type(connection).__mro__]
 
 
 def _duckdb(connection: Any) -> Engine:
@@ -67,12 +72,12 @@ def _sqlite(connection: Any) -> Engine:
             found += _first(connection.execute(f"{rows} SELECT {expression} FROM scores", part).fetchall())
         return found
 
-    ((version,),) = connection.execute("SELECT sqlite_version()").fetchall()
+    (version,) = _first(connection.execute("SELECT sqlite_version()").fetchall())
     return Engine("sqlite", f"SQLite {version}", run)
 
 
 def _postgres(connection: Any) -> Engine:
-    def fetch(query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def fetch(query: str, values: tuple[Any, ...]) -> list[Any]:
         cursor = connection.cursor()
         try:
             cursor.execute(query, values)
@@ -81,12 +86,12 @@ def _postgres(connection: Any) -> Engine:
             cursor.close()
 
     def run(expression: str, column: str, scores: Values) -> Values:
-        name, place = (quote(each, "postgres") for each in (column, f"place beside {column}"))
+        name, place = (quote(each, "postgres") for each in (column, fresh("place", column)))
         select, rows = f"SELECT {expression} FROM", f"WITH ORDINALITY AS rows({name}, {place}) ORDER BY {place}"
         query = f"{select.replace('%', '%%')} unnest(%s::float8[]) {rows.replace('%', '%%')}"
         return _first(fetch(query, (scores,)))
 
-    ((version,),) = fetch("SELECT current_setting('server_version')", ())
+    (version,) = _first(fetch("SELECT current_setting('server_version')", ()))
     return Engine("postgres", f"PostgreSQL {version}", run)
 
 
@@ -94,7 +99,7 @@ def _spark(session: Any) -> Engine:
     def run(expression: str, column: str, scores: Values) -> Values:
         from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-        place = f"place beside {column}"
+        place = fresh("place", column)
         schema = StructType([StructField(place, LongType()), StructField(column, DoubleType())])
         rows = session.createDataFrame(list(enumerate(scores)), schema)
         found = rows.selectExpr(quote(place, "spark"), f"{expression} AS `value`").collect()
@@ -118,5 +123,13 @@ def _parts(scores: Values) -> Iterator[Values]:
         yield scores[start : start + AT_ONCE]
 
 
-def _first(rows: Sequence[Sequence[Any]]) -> Values:
-    return [row[0] for row in rows]
+def _first(rows: Sequence[Any]) -> Values:
+    """The one value of each row, whatever kind of row the user's connection makes."""
+    return [_only(row) for row in rows]
+
+
+def _only(row: Any) -> Any:
+    if isinstance(row, Mapping):
+        (value,) = row.values()
+        return value
+    return row[0] if hasattr(row, "__getitem__") else row

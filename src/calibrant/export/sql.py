@@ -27,6 +27,9 @@ NEGLIGIBLE = 1e-290
 ESCAPES = set("\\\"'`[]")
 """What some dialect takes for the end of a name, or for the way to write it inside one."""
 
+STEEP = 100.0
+"""Factors of log(1 - s) beyond which its rounding would show."""
+
 LONGEST = 1 << 25
 """Characters beyond which a text is of no use to an engine."""
 
@@ -57,7 +60,7 @@ def to_sql(map_: Map, column: str, dialect: str = "duckdb") -> str:
     --------
     >>> from calibrant.maps import IdentityMap
     >>> to_sql(IdentityMap(), "p", "spark")
-    'CASE WHEN `p` IS NULL OR isnan(CAST(`p` AS DOUBLE)) THEN NULL ELSE CAST(`p` AS DOUBLE) END'
+    'CASE WHEN CAST(`p` AS DOUBLE) IS NULL OR isnan(CAST(`p` AS DOUBLE)) THEN NULL ELSE CAST(`p` AS DOUBLE) END'
     """
     written = dialect_named(dialect)
     name = quote(column, dialect)
@@ -143,8 +146,7 @@ def _looked_up(pieces: Pieces, x: str, column: str, dialect: Dialect, tables: Ta
         return pick([leaf for leaf in pieces.leaves if isinstance(leaf, float)], index)
     if len({formula.shape for formula in formulas}) > 1 or formulas[0].shape[-1:] != (_line,):
         return None
-    before = formulas[0].numbers[: -NUMBERS[_line]]
-    rows = [leaf.numbers if isinstance(leaf, Formula) else (*before, *_flat(leaf)) for leaf in pieces.leaves]
+    rows = [leaf.numbers if isinstance(leaf, Formula) else _flat(leaf, formulas[0]) for leaf in pieces.leaves]
     name = fresh("piece", column) if tables.bound else index
     text = _filled(formulas[0].shape, x, [pick(numbers, name) for numbers in zip(*rows, strict=True)], dialect)
     return tables.bound.format(value=index, name=name, body=text) if tables.bound else text
@@ -157,6 +159,11 @@ def _text(leaf: Leaf, x: str, dialect: Dialect) -> str:
 
 
 def _filled(shape: Sequence[Template], x: str, numbers: Sequence[str], dialect: Dialect) -> str:
+    if len(shape) > dialect.nesting:
+        raise InputError(
+            f"{len(shape)} curves one after the other nest too deep for the parser of this dialect: fit one map in "
+            "their place"
+        )
     rest = iter(numbers)
     for place, template in enumerate(shape):
         x = template(dialect, f"({x})" if place else x, *islice(rest, NUMBERS[template]))
@@ -218,7 +225,8 @@ def _(map_: LogitAffineMap, dialect: Dialect) -> Pieces:
 @_cut.register
 def _(map_: BetaMap, dialect: Dialect) -> Pieces:
     a, b, c = (number if abs(number) > NEGLIGIBLE else 0.0 for number in (map_.a, map_.b, map_.c))
-    curve = _formula(_of_logarithms, map_.clamp, 1.0 - map_.clamp, a, b, c)
+    template = _of_logarithms if abs(b) <= STEEP else _of_steep_logarithms
+    curve = _formula(template, map_.clamp, 1.0 - map_.clamp, a, b, c)
     if min(a, b) < 0.0 < max(a, b):  # it turns where a / s + b / (1 - s) = 0
         return Pieces(np.array([a / (a - b)]), [curve, curve])
     return _one_piece(curve)
@@ -227,8 +235,8 @@ def _(map_: BetaMap, dialect: Dialect) -> Pieces:
 @_cut.register
 def _(map_: ComposeMap, dialect: Dialect) -> Pieces:
     done, pieces = map_.maps[0], _cut(map_.maps[0], dialect)
-    for part in map_.maps[1:]:
-        pieces = chained(pieces, done, _cut(part, dialect), part).merged()
+    for part in map_.maps[1:]:  # not merged before the end: a curve must stay cut where it turns
+        pieces = chained(pieces, done, _cut(part, dialect), part)
         done = ComposeMap((done, part))
     return pieces
 
@@ -249,9 +257,10 @@ def _line(d: Dialect, x: str, start: str, width: str, rise: str, base: str, low:
     return _held(d, f"({x} - {start}) / {width} * {rise} + {base}", low, high)
 
 
-def _flat(value: float) -> tuple[float, ...]:
-    """The numbers of a line that is a constant."""
-    return 0.0, 1.0, 0.0, value, value, value
+def _flat(value: float, like: Formula) -> tuple[float, ...]:
+    """Numbers with which a formula that ends in a line is a constant, and nothing on the way can overflow."""
+    level = (0.0, 1.0, 0.0, value, value, value)
+    return tuple(number for template, given in like.steps for number in (level if template is _line else given))
 
 
 def _of_log_odds(d: Dialect, x: str, low: str, high: str, slope: str, intercept: str) -> str:
@@ -268,6 +277,13 @@ def _of_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: s
     return _expit(d, f"ln({held}) * {a} - ln({d.literal(1.0)} - {held}) * {b} + {c}")
 
 
+def _of_steep_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: str) -> str:
+    """The same with log(1 - s) to the last bits: with u = 1 - s as rounded, log(u) s / (1 - u) (Goldberg 1991)."""
+    held, one = _held(d, x, low, high), d.literal(1.0)
+    rest = f"({one} - {held})"
+    return _expit(d, f"ln({held}) * {a} - ln{rest} * ({held} / ({one} - {rest})) * {b} + {c}")
+
+
 def _expit(d: Dialect, z: str) -> str:
     one = d.literal(1.0)
     return f"{one} / ({one} + exp(-{_held(d, z, d.literal(-LOG_ODDS_LIMIT), d.literal(LOG_ODDS_LIMIT))}))"
@@ -277,5 +293,11 @@ def _held(d: Dialect, x: str, low: str, high: str) -> str:
     return f"{d.largest}({d.least}({x}, {high}), {low})"
 
 
-NUMBERS: dict[Template, int] = {_line: 6, _of_log_odds: 4, _of_score: 4, _of_logarithms: 5}
+NUMBERS: dict[Template, int] = {
+    _line: 6,
+    _of_log_odds: 4,
+    _of_score: 4,
+    _of_logarithms: 5,
+    _of_steep_logarithms: 5,
+}
 """How many numbers each takes."""
