@@ -75,6 +75,7 @@ SAMPLES: dict[str, list[Map]] = {
         ComposeMap((LogitAffineMap(1.3, -0.4), PiecewiseLinearMap([0.01, 0.4, 0.99], [0.01, 0.5, 0.98]))),
         ComposeMap((PiecewiseLinearMap(LADDER[:500], np.sort(np.random.default_rng(9).random(500))),) * 2),
         ComposeMap((IdentityMap(), StepMap([0.5], [0.1, 0.8]))),
+        ComposeMap((PiecewiseLinearMap(LADDER[:450], np.linspace(0.0, 1.0, 450)), LogitAffineMap(1.3, -0.4))),
         ComposeMap((BetaMap(-1.0, 1.0, 0.0), IdentityMap(), StepMap([0.9], [0.1, 0.8]))),
         ComposeMap((BetaMap(-1.0, 1.0, 0.0), LogitAffineMap(1.5, 0.1), StepMap([0.9], [0.1, 0.8]))),
         ComposeMap((NARROW, PiecewiseLinearMap(np.linspace(0, 1, 50), np.linspace(0.1, 0.9, 50) ** 2))),

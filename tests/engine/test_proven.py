@@ -206,9 +206,28 @@ def test_a_file_cannot_reach_outside_when_it_is_verified_here(tmp_path: Path) ->
     head, _, body = path.read_text().rpartition("\nCASE")
     for evil in (f"1; COPY (SELECT 1) TO '{target}'; SELECT CASE{body}", f"(SELECT content FROM read_text('{path}'))"):
         path.write_text(f"{head}\n{evil}")
-        with pytest.raises(DocumentError, match="cannot be run"):
+        with pytest.raises(DocumentError, match=r"cannot be run|more than one expression"):
             verify(path)
     assert not target.exists()
+
+
+def test_a_second_statement_is_refused_on_the_users_connection_too(postgres: Server, tmp_path: Path) -> None:
+    psycopg2 = pytest.importorskip("psycopg2")
+    path = tmp_path / "risk.sql"
+    cb.Calibration(STEPS).export_sql(path, 'a;"b', "postgres")
+    head, _, body = path.read_text().rpartition("\nCASE")
+    with closing(psycopg2.connect(host=str(postgres.folder), user=USER, dbname="postgres")) as connection:
+        verify(path, connection)
+        path.write_text(f"{head}\n1; CREATE TABLE evil (a int); COMMIT; SELECT CASE{body}")
+        with pytest.raises(DocumentError, match="more than one expression"):
+            verify(path, connection)
+
+
+def test_an_expression_that_the_engine_at_hand_cannot_parse_is_refused(tmp_path: Path) -> None:
+    steep = PiecewiseLinearMap(np.linspace(0.01, 0.99, 1_500), np.linspace(0.1, 0.9, 1_500))
+    with pytest.raises(InputError, match="in the SQL of sqlite, cannot be run"):
+        cb.Calibration(ComposeMap((CURVE, steep))).export_sql(tmp_path / "risk.sql", "s", "sqlite")
+    assert not (tmp_path / "risk.sql").exists()
 
 
 def test_rows_of_any_kind_are_read(postgres: Server, tmp_path: Path) -> None:
@@ -219,7 +238,8 @@ def test_rows_of_any_kind_are_read(postgres: Server, tmp_path: Path) -> None:
     with postgres.connect() as connection:
         for factory in (dict_row, namedtuple_row, scalar_row):
             connection.row_factory = factory
-            verify(path, connection)
+            assert verify(path, connection).engine.startswith("PostgreSQL 1")
+            assert "." in verify(path, connection).engine
     cb.Calibration(STEPS).export_sql(path, "score", "sqlite")
 
     class Mine(sqlite3.Connection):
@@ -304,7 +324,7 @@ def test_files_of_others_are_refused(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape", [("n",), ("n", 1), ("n", 3), (7, "n"), (1000,), None], ids=str)
+@pytest.mark.parametrize("shape", [("n",), ("n", 1), ("n", 3), (7, "n"), (1000,), (1,), None], ids=str)
 def test_a_model_holds_its_proof(tmp_path: Path, dtype: Any, shape: Any) -> None:
     path = tmp_path / "risk.onnx"
     for map_ in (STEPS, CURVE, BetaMap(0.7, 1.4, 0.2)):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.export.sql import knots_of
-from calibrant.maps import ComposeMap, LogitAffineMap, Map
+from calibrant.maps import ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import CLAMP, Floats
 
 TOLERANCE = 1e-12
@@ -57,6 +57,16 @@ class Proof:
     equal: int
     worst: float
     tolerance: float
+
+    @classmethod
+    def from_dict(cls, given: Any) -> Proof:
+        """The proof from plain data, each field of its type."""
+        proof = cls(**given)
+        whole = all(type(value) is int for value in (proof.scores, proof.equal))
+        real = all(type(value) in (int, float) for value in (proof.worst, proof.tolerance))
+        if type(proof.engine) is not str or not whole or not real:
+            raise TypeError("a proof holds the name of an engine and four numbers")
+        return proof
 
     def __str__(self) -> str:
         """One sentence."""
@@ -108,11 +118,24 @@ def allowed(map_: Map, scores: NDArray[Any]) -> tuple[Floats, Floats]:
     low = exact = high = scores.astype(np.float64)
     for part in _parts(map_):
         exact = part.apply(exact)
-        images = np.stack([part.apply(low), exact, part.apply(high)])
+        images = np.stack([part.apply(low), exact, part.apply(high), *_between(part, low, high)])
         low, high = images.min(axis=0), images.max(axis=0)
         if not part.exact:
             low, high = low - TOLERANCE * np.abs(low) - SMALLEST, high + TOLERANCE * np.abs(high) + SMALLEST
     return low, high
+
+
+def _between(table: Map, low: Floats, high: Floats) -> Floats:
+    """The least and the largest value of a table at its knots between two scores; nothing for curves."""
+    if not isinstance(table, StepMap | PiecewiseLinearMap):
+        return np.empty((0, len(low)))
+    first, last = np.searchsorted(table.knots, low, side="left"), np.searchsorted(table.knots, high, side="right")
+    at = table.apply(table.knots)
+    out = np.stack([table.apply(low)] * 2)
+    for row in np.flatnonzero(last > first + 1).tolist():
+        inside = at[first[row] : last[row]]
+        out[:, row] = inside.min(), inside.max()
+    return out
 
 
 def compare(map_: Map, scores: NDArray[Any], found: NDArray[Any], engine: str) -> Proof:
@@ -122,8 +145,9 @@ def compare(map_: Map, scores: NDArray[Any], found: NDArray[Any], engine: str) -
     map may also be off by one step of a float32.
     """
     expected, (low, high) = map_.apply(scores), allowed(map_, scores)
+    exact = all(part.exact for part in _parts(map_))
     if expected.dtype == np.float32:
-        slack = 0.0 if map_.exact else np.spacing(np.abs(expected)).astype(np.float64)
+        slack = 0.0 if exact else np.spacing(np.abs(expected)).astype(np.float64)
         low, high = np.minimum(low, expected) - slack, np.maximum(high, expected) + slack
     missing = np.isnan(expected)
     with np.errstate(invalid="ignore"):
@@ -139,4 +163,4 @@ def compare(map_: Map, scores: NDArray[Any], found: NDArray[Any], engine: str) -
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = np.abs(found.astype(np.float64) - expected) / np.maximum(np.abs(expected), SMALLEST)
     worst = float(apart[~equal].max(initial=0.0))
-    return Proof(engine, len(scores), int(equal.sum()), worst, 0.0 if map_.exact else TOLERANCE)
+    return Proof(engine, len(scores), int(equal.sum()), worst, 0.0 if exact else TOLERANCE)

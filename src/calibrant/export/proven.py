@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 PROOF, COLUMN, DIALECT, DOCUMENT = "proof", "column", "dialect", "document"
 MARK = "-- calibrant "
 METADATA = "calibrant."
+
+MOST_RUNS = 5_000
+"""Runs of a model that takes a fixed number of scores; edges and neighbours of knots come first."""
+
+QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
+"""Text and names, in which anything may stand."""
 
 
 def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None) -> Proof:
@@ -85,7 +92,7 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
 
 
 @contextmanager
-def _own_errors(what: str) -> Iterator[None]:
+def _own_errors(what: str, kind: type[ValueError] = DocumentError) -> Iterator[None]:
     """On the engine at hand, errors are about the export and nothing else."""
     try:
         yield
@@ -93,7 +100,7 @@ def _own_errors(what: str) -> Iterator[None]:
         raise
     except Exception as problem:
         reason = str(problem).partition("\n")[0]
-        raise DocumentError(f"{what} cannot be run ({type(problem).__name__}: {reason})") from None
+        raise kind(f"{what} cannot be run ({type(problem).__name__}: {reason})") from None
 
 
 # ---------------------------------------------------------------------------------------------------------------- SQL
@@ -133,19 +140,18 @@ class SqlFile:
             lines = text.split("\n")
             head = list(takewhile(lambda line: line.startswith("-- "), lines))
             held = dict(line.removeprefix(MARK).split(": ", 1) for line in head if line.startswith(MARK))
-            if set(held) != {PROOF, COLUMN, DIALECT, DOCUMENT}:
+            if set(held) != {PROOF, COLUMN, DIALECT, DOCUMENT} or len(head) != len(held) + 2:
                 raise DocumentError("this is no SQL file that export_sql wrote: its comments hold no map and proof")
             values = {name: json.loads(value) for name, value in held.items()}
             column, dialect = values[COLUMN], values[DIALECT]
             if not isinstance(column, str) or not isinstance(dialect, str):
                 raise DocumentError("column and dialect must be text")
             dialect_named(dialect)
+            expression = "\n".join(lines[len(head) :]).removesuffix("\n")
+            if ";" in QUOTED.sub("", expression):
+                raise DocumentError("the file holds more than one expression: it was changed after export_sql wrote it")
             return cls(
-                Calibration.from_json(held[DOCUMENT]),
-                column,
-                dialect,
-                "\n".join(lines[len(head) :]).removesuffix("\n"),
-                Proof(**values[PROOF]),
+                Calibration.from_json(held[DOCUMENT]), column, dialect, expression, Proof.from_dict(values[PROOF])
             )
         except DocumentError:
             raise
@@ -158,10 +164,14 @@ def write_sql(
 ) -> Proof:
     """See :meth:`Calibration.export_sql`."""
     expression = to_sql(calibration.map, column, dialect)
-    engine = engine_at_hand(dialect) if connection is None else engine_of(connection)
-    if engine.dialect != dialect:
-        raise InputError(f"dialect is {dialect}, the connection is one of {engine.dialect}")
-    proof = prove_sql(calibration.map, expression, column, engine)
+    if connection is None:
+        with _own_errors(f"the expression, in the SQL of {dialect},", InputError):
+            proof = prove_sql(calibration.map, expression, column, engine_at_hand(dialect))
+    else:
+        engine = engine_of(connection)
+        if engine.dialect != dialect:
+            raise InputError(f"dialect is {dialect}, the connection is one of {engine.dialect}")
+        proof = prove_sql(calibration.map, expression, column, engine)
     Path(path).write_text(str(SqlFile(calibration, column, dialect, expression, proof)), encoding="utf-8", newline="\n")
     return proof
 
@@ -216,7 +226,7 @@ def write_onnx(calibration: Calibration, path: str | PathLike[str], dtype: Preci
     model = proven_model(calibration, dtype, shape)
     Path(path).write_bytes(model.SerializeToString(deterministic=True))
     (proof,) = (entry.value for entry in model.metadata_props if entry.key == f"{METADATA}{PROOF}")
-    return Proof(**json.loads(proof))
+    return Proof.from_dict(json.loads(proof))
 
 
 def _verify_model(data: bytes, session: Any) -> Proof:
@@ -241,20 +251,21 @@ def _prove_model(map_: Map, session: Any) -> Proof:
     with np.errstate(over="ignore"):
         scores = proof_scores(map_).astype(dtype)
     blocks = _in_shape(scores, score.shape)
-    found = [session.run([OUTPUT], {INPUT: block})[0].reshape(-1) for block in blocks]
+    found = np.concatenate([session.run([OUTPUT], {INPUT: block})[0].reshape(-1) for block in blocks])
     name = f"onnxruntime {onnxruntime.__version__}, {session.get_providers()[0]}, {dtype}"
-    return compare(map_, scores, np.concatenate(found)[: len(scores)], name)
+    seen = min(len(found), len(scores))
+    return compare(map_, scores[:seen], found[:seen], name)
 
 
 def _in_shape(scores: NDArray[Any], shape: Sequence[int | str | None]) -> list[NDArray[Any]]:
-    """The scores, with some repeated at the end to fill it, in as many blocks as the declared sizes ask for."""
+    """The scores, some repeated at the end to fill it; where every size is fixed, as many as so many runs take."""
     if not shape:
         return [scores]
     fixed = [size if isinstance(size, int) else 1 for size in shape]
     filled = np.resize(scores, -(-len(scores) // math.prod(fixed)) * math.prod(fixed))
     free = [place for place, size in enumerate(shape) if not isinstance(size, int)]
     if not free:
-        return list(filled.reshape(-1, *fixed))
+        return list(filled.reshape(-1, *fixed))[:MOST_RUNS]
     fixed[free[0]] = -1
     return [filled.reshape(fixed)]
 

@@ -132,4 +132,4 @@ def _only(row: Any) -> Any:
     if isinstance(row, Mapping):
         (value,) = row.values()
         return value
-    return row[0] if hasattr(row, "__getitem__") else row
+    return row if row is None or isinstance(row, str | int | float) else row[0]

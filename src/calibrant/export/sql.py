@@ -82,8 +82,10 @@ def quote(name: str, dialect: str) -> str:
     """
     written = dialect_named(dialect)
     mark = written.mark
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise InputError(f"the name of a column must be text without a zero character, got {name!r}")
+    if not isinstance(name, str) or not name or any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in name):
+        raise InputError(
+            f"the name of a column must be text, without zero characters and halves of signs, got {name!r}"
+        )
     if dialect == "spark" and "${" in name:
         raise InputError(f"Spark reads ${{...}} as a variable wherever it stands: rename the column {name!r}")
     if not written.executed and set(name) & ESCAPES:
@@ -144,11 +146,14 @@ def _looked_up(pieces: Pieces, x: str, column: str, dialect: Dialect, tables: Ta
     formulas = [leaf for leaf in pieces.leaves if isinstance(leaf, Formula)]
     if not formulas:
         return pick([leaf for leaf in pieces.leaves if isinstance(leaf, float)], index)
-    if len({formula.shape for formula in formulas}) > 1 or formulas[0].shape[-1:] != (_line,):
+    if len({formula.shape for formula in formulas}) > 1:
         return None
     rows = [leaf.numbers if isinstance(leaf, Formula) else _flat(leaf, formulas[0]) for leaf in pieces.leaves]
     name = fresh("piece", column) if tables.bound else index
     text = _filled(formulas[0].shape, x, [pick(numbers, name) for numbers in zip(*rows, strict=True)], dialect)
+    if formulas[0].shape[-1:] != (_line,):  # a line can be flat by itself, a curve has to be held
+        ends = [(0.0, 1.0) if isinstance(leaf, Formula) else (leaf, leaf) for leaf in pieces.leaves]
+        text = _held(dialect, text, *(pick(numbers, name) for numbers in zip(*ends, strict=True)))
     return tables.bound.format(value=index, name=name, body=text) if tables.bound else text
 
 
@@ -258,7 +263,7 @@ def _line(d: Dialect, x: str, start: str, width: str, rise: str, base: str, low:
 
 
 def _flat(value: float, like: Formula) -> tuple[float, ...]:
-    """Numbers with which a formula that ends in a line is a constant, and nothing on the way can overflow."""
+    """Numbers for a piece that is a constant: every line is level, so that nothing on the way can overflow."""
     level = (0.0, 1.0, 0.0, value, value, value)
     return tuple(number for template, given in like.steps for number in (level if template is _line else given))
 
