@@ -116,12 +116,10 @@ def sql_jobs(place: Place) -> Iterator[tuple[Job, int]]:
     for name, map_ in MAPS.items():
         text = to_sql(map_, "score", place.dialect)
         yield Job(f"{place.dialect}, {name}", lambda text=text: place.total(text), base), len(text)
-        pieces = len(getattr(map_, "knots", ()))
-        tables = DIALECTS[place.dialect].tables
-        if tables is not None and tables.pieces <= pieces <= MOST_CASE:
-            plain = replace(DIALECTS[place.dialect], tables=None)
-            with patch.dict(DIALECTS, {place.dialect: plain}):
-                case = to_sql(map_, "score", place.dialect)
+        plain = replace(DIALECTS[place.dialect], tables=None)
+        with patch.dict(DIALECTS, {place.dialect: plain}):
+            case = to_sql(map_, "score", place.dialect)
+        if case != text and len(getattr(map_, "knots", ())) <= MOST_CASE:
             yield Job(f"{place.dialect}, {name}, case", lambda text=case: place.total(text), base), len(case)
 
 

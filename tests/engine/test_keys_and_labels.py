@@ -143,6 +143,16 @@ def test_text_labels_need_to_be_told(frame: Callable[[Any], Any]) -> None:
         tally(frame(pa.table({"s": [0.1, 0.2], "y": ["no", "yes"]})), "s", "y")
 
 
+@pytest.mark.parametrize(("no", "yes"), [("no", "yes"), ("FALSE", "TRUE"), ("f", "t")])
+def test_truth_values_of_a_csv_are_labels(duck: Any, tmp_path: Path, no: str, yes: str) -> None:
+    """DuckDB casts while it reads CSV, and its reader knows no number that is called yes."""
+    (tmp_path / "rows.csv").write_text(f"s,y,g\n0.2,{no},a\n0.2,{yes},a\n0.7,{yes},b\n", encoding="utf-8")
+    rows = duck.read_csv(str(tmp_path / "rows.csv"), dtype={"y": "BOOLEAN"})
+    assert tally(rows, "s", "y").events.tolist() == [1, 1]
+    assert {key: part.events.tolist() for key, part in tally(rows, "s", "y", by="g").items()} == {"a": [1], "b": [1]}
+    assert tally(rows, "s", "y", positive=False).events.tolist() == [1, 0]
+
+
 # ------------------------------------------------------------------------------------------------- scores and weights
 
 

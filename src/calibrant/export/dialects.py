@@ -51,8 +51,8 @@ class Tables:
 
     Attributes
     ----------
-    pieces
-        From how many pieces on this is better than a CASE.
+    numbers
+        From how many numbers on, knots included, this is better than a CASE; a step has two, a line seven.
     array
         The numbers, in ``{}``, as one literal.
     entry
@@ -65,7 +65,7 @@ class Tables:
         empty, and it is written out wherever it stands.
     """
 
-    pieces: int
+    numbers: int
     array: str
     entry: str
     search: Callable[[Tables, str, Sequence[float], str], str]
@@ -157,9 +157,9 @@ DIALECTS: dict[str, Dialect] = {
         "DOUBLE",
         _with_exponent,
         ISNAN,
-        # Three times as fast as a CASE at 1,000 pieces, slower below 300.
+        # Three times as fast as a CASE at 1,000 steps, slower below 300 steps or 100 lines.
         tables=Tables(
-            400,
+            600,
             "CAST('[{}]' AS DOUBLE[])",
             "({array})[{index}]",
             _fold("list_reduce([{steps}], lambda {found}, {step}: {body}, 0)"),
@@ -173,16 +173,16 @@ DIALECTS: dict[str, Dialect] = {
         EQUALS_NAN,
         raises=True,
         # It compiles a CASE of 5,000 branches for half a minute; this search is its own, and takes no time to plan.
-        tables=Tables(32, "CAST('{{{}}}' AS DOUBLE PRECISION[])", "({array})[{index}]", _bucket),
+        tables=Tables(64, "CAST('{{{}}}' AS DOUBLE PRECISION[])", "({array})[{index}]", _bucket),
     ),
     "spark": Dialect(
         "`",
         "DOUBLE",
         _with_exponent,
         ISNAN,
-        # Spark gives up compiling a CASE of about 500 branches, and planning one of 5,000 takes more than a gigabyte.
+        # Spark gives up compiling a CASE of this length, and planning one of 5,000 steps takes more than a gigabyte.
         tables=Tables(
-            400,
+            600,
             "CAST(split('{}', ',') AS ARRAY<DOUBLE>)",
             "element_at({array}, {index})",
             _fold("aggregate(array({steps}), 0, ({found}, {step}) -> {body})"),

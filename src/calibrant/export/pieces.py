@@ -53,6 +53,11 @@ class Pieces:
     knots: Floats
     leaves: Sequence[Leaf]
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers it takes to write it down."""
+        return len(self.knots) + sum(len(leaf.numbers) if isinstance(leaf, Formula) else 1 for leaf in self.leaves)
+
     def merged(self) -> Pieces:
         """The same function without knots between equal leaves."""
         last = [*(a != b for a, b in zip(self.leaves, self.leaves[1:], strict=False)), True]

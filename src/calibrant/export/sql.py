@@ -117,7 +117,7 @@ def _translated(text: str, dialect: str) -> str:
 
 
 def _written(pieces: Pieces, x: str, column: str, dialect: Dialect) -> str:
-    if dialect.tables is not None and len(pieces.leaves) >= dialect.tables.pieces:
+    if dialect.tables is not None and pieces.numbers >= dialect.tables.numbers:
         text = _looked_up(pieces, x, column, dialect, dialect.tables)
         if text is not None:
             return text
