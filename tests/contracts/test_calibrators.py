@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 import calibrant.calibrators
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.parametric import BetaScaling
 from calibrant.export.document import Calibration, load
 from calibrant.guarantees.certificates import Certificate, Refusal
 from calibrant.guarantees.provenance import Sampling
@@ -54,7 +55,9 @@ YESTERDAY = Tally.from_arrays(*sample(500, seed=99, decimals=None), grid=Grid())
 
 # Every option away from its default at least once; `test_the_table_is_complete` sees to it.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "BayesianBinning": [{}, {"spread": 3.0}, {"prior_rows": 20}],
     "BetaScaling": [{}, {"variant": "am"}, {"variant": "ab"}, {"soft_targets": True}, {"limits": True}],
+    "BinwiseShift": [{}, {"n_bins": 4}],
     "HistogramBinning": [
         {},
         {"n_bins": 7},
@@ -69,8 +72,34 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"n_bins": 5, "estimate": "all"},
         {"n_bins": 20, "extremes": "mean"},
     ],
-    "IsotonicCalibrator": [{}, {"step": True}, {"shrink_ends": False}, {"step": True, "shrink_ends": False}],
+    "IsotonicBinning": [{"random_state": 0}, {"min_rows": 20, "part_size": 0.3, "random_state": 1}],
+    "IsotonicCalibrator": [
+        {},
+        {"step": True},
+        {"centred": True},
+        {"shrink_ends": False},
+        {"step": True, "shrink_ends": False},
+    ],
+    "LevelShift": [{}, {"soft_targets": True}, {"limits": True}],
     "PlattScaling": [{}, {"on": "score"}, {"soft_targets": True}, {"increasing": False}, {"limits": True}],
+    "ScalingBinning": [
+        {},
+        {"n_bins": 4},
+        {"scaling": BetaScaling()},
+        {"part_size": 0.5, "random_state": 0},
+        {"outcomes": True, "random_state": 0},
+        {"outcomes": True, "n_bins": 3, "part_size": 100, "random_state": 1},
+    ],
+    "SplineCalibrator": [
+        {},
+        {"n_knots": 8},
+        {"penalty": 0.5},
+        {"penalty": float("inf")},
+        {"soft_targets": True},
+        {"limits": True},
+    ],
+    "TemperatureScaling": [{}, {"soft_targets": True}, {"limits": True}],
+    "VennAbers": [{}],
 }
 
 
@@ -118,6 +147,11 @@ NEED_ROWS = {
     "HistogramBinning(epsilon=0.3,alpha=0.2)": 40,
     "HistogramBinning(bins_from=part,part_size=0.3,random_state=5)": 2,
     "HistogramBinning(bins_from=part,part_size=100,n_bins=3,random_state=1)": 101,
+    "IsotonicBinning(random_state=0)": 2,
+    "IsotonicBinning(min_rows=20,part_size=0.3,random_state=1)": 2,
+    "ScalingBinning(part_size=0.5,random_state=0)": 2,
+    "ScalingBinning(outcomes=True,random_state=0)": 2,
+    "ScalingBinning(outcomes=True,n_bins=3,part_size=100,random_state=1)": 101,
 }
 
 # Cases that refuse logits and other real scores with an InputError, and why.
@@ -125,7 +159,13 @@ ONLY_PROBABILITIES = {
     str(case): "the beta map is one of (0, 1)" for case in CASES if case.cls.__name__ == "BetaScaling"
 } | {
     "HistogramBinning(n_bins=6,strategy=width)": "equal widths cut [0, 1]",
+    "BinwiseShift()": "errors are added to probabilities",
+    "BinwiseShift(n_bins=4)": "errors are added to probabilities",
+    "BayesianBinning()": "the prior of a bin is centred on its middle in [0, 1]",
+    "BayesianBinning(spread=3.0)": "the prior of a bin is centred on its middle in [0, 1]",
+    "BayesianBinning(prior_rows=20)": "the prior of a bin is centred on its middle in [0, 1]",
     "HistogramBinning(bins_from=tally,n_bins=8)": "yesterday's tally holds probabilities",
+    "ScalingBinning(scaling=BetaScaling(), not fitted)": "the beta map is one of (0, 1)",
 }
 
 
@@ -147,7 +187,7 @@ def test_the_table_is_complete():
     assert {cls.__name__ for cls in CLASSES} == set(OPTIONS)
     for cls in CLASSES:
         away = {name for options in OPTIONS[cls.__name__] for name in options}
-        assert away == set(inspect.signature(cls.__init__).parameters) - {"self"}, cls
+        assert away == set(inspect.signature(cls).parameters), cls
     named = {str(case) for case in CASES}
     assert len(named) == len(CASES)
     assert named >= {name for table in (*EXCEPTIONS.values(), NEED_ROWS, ONLY_PROBABILITIES) for name in table}
@@ -245,9 +285,23 @@ def test_equal_importance_weights_are_no_weights(case, weight, decimals, grid):
     np.testing.assert_allclose(plain, weighted, rtol=0.0, atol=1e-9)
 
 
+def is_split(case: Case) -> bool:
+    """Whether some rows choose the bins or the scaling and others fill the bins; importance weights cannot be drawn."""
+    options, name = case.options, case.cls.__name__
+    scaled = name == "ScalingBinning" and ("part_size" in options or bool(options.get("outcomes")))
+    return scaled or name == "IsotonicBinning"
+
+
+def is_certified(case: Case) -> bool:
+    """Whether independent rows carry a certificate."""
+    return case.cls.__name__ in ("HistogramBinning", "IsotonicBinning") or bool(case.options.get("outcomes"))
+
+
 def by_own_rule(case: Case) -> bool:
     """Without counts there is no theorem to serve: equal-mass bins then follow the weights and not the ranks."""
     options = case.options
+    if is_split(case):
+        return True
     fixed = options.get("strategy") == "width" or isinstance(options.get("bins_from"), Tally)
     return case.cls.__name__ == "HistogramBinning" and not fixed
 
@@ -676,7 +730,7 @@ def test_sampling_is_kept_and_gates_the_certificate(case, sampling):
         assert cal.provenance_.sampling == sampling
         assert Calibration.from_json(cal.calibration_.to_json()).provenance.sampling == sampling
         if sampling == "independent":
-            assert isinstance(cal.certificate(), Certificate) == (case.cls.__name__ == "HistogramBinning")
+            assert isinstance(cal.certificate(), Certificate) == is_certified(case)
         else:
             assert isinstance(cal.certificate(), Refusal)
             assert cal.certificate() != case.fit(scores, y).certificate()

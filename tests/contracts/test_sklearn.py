@@ -19,7 +19,16 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from calibrant import BetaScaling, CalibratedClassifier, HistogramBinning, IsotonicCalibrator, PlattScaling
+from calibrant import (
+    BetaScaling,
+    CalibratedClassifier,
+    HistogramBinning,
+    IsotonicCalibrator,
+    LevelShift,
+    PlattScaling,
+    SplineCalibrator,
+    TemperatureScaling,
+)
 from calibrant.calibrators.base import BinaryCalibrator
 
 CALIBRATORS = [
@@ -27,6 +36,9 @@ CALIBRATORS = [
     BetaScaling(),
     IsotonicCalibrator(),
     HistogramBinning(n_bins=5),
+    LevelShift(),
+    SplineCalibrator(),
+    TemperatureScaling(),
 ]
 
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from calibrant.arrays import InputError
 from calibrant.calibrators import scaling
-from calibrant.calibrators.parametric import BetaScaling, PlattScaling
+from calibrant.calibrators.parametric import BetaScaling, LevelShift, PlattScaling, TemperatureScaling
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap
 from calibrant.numerics import Grid, expit, log_loss, logit
 from calibrant.tallies import Tally
@@ -245,3 +245,118 @@ def test_neither_column_of_predict_proba_is_one_in_float32():
     both = cal.predict_proba(np.array([0.0, 1.0], dtype=np.float32))
     assert both.dtype == np.float32
     assert ((both > 0) & (both < 1)).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One parameter: temperature and level
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_temperature_by_hand():
+    """Three rows of four lie on their side of 1/2, all at |log-odds| log 9: m = 3/4 there, and log 3 = (log 9) / 2."""
+    cal = TemperatureScaling().fit([0.1, 0.1, 0.1, 0.9], [0, 0, 1, 1])
+    np.testing.assert_allclose(cal.transform([0.1, 0.5, 0.9]), [0.25, 0.5, 0.75], rtol=1e-12)
+    assert cal.temperature_ == pytest.approx(2.0, rel=1e-12)
+    assert "temperature 2, that is slope 0.5 on the log-odds" in str(cal)
+
+
+def test_a_level_by_hand():
+    """Odds 1/4 and 4 doubled are 1/2 and 8: rates 1/3 and 8/9, together 11/9 = 11 events in two times 9 rows."""
+    tally = Tally.from_table([9, 9], [4, 7], edges=[0.5], scores=[0.2, 0.8])
+    cal = LevelShift().fit_tally(tally)
+    assert cal.map_.slope == 1.0
+    assert cal.map_.intercept == pytest.approx(np.log(2.0), rel=1e-12)
+    np.testing.assert_allclose(cal.transform([0.2, 0.8]), [1 / 3, 8 / 9], rtol=1e-12)
+    assert "odds times 2" in str(cal)
+
+
+def test_the_temperature_is_the_best_one():
+    scores, y = world()
+    fitted = TemperatureScaling().fit(scores, y)
+    ours = nll(fitted.transform(scores), y)
+    around = [nll(expit(logit(scores) / (fitted.temperature_ * factor)), y) for factor in (0.99, 1.01)]
+    assert ours < min(around)
+    assert fitted.map_.intercept == 0.0
+
+
+@pytest.mark.parametrize("kind", ["probability", "logit", "real"])
+@pytest.mark.parametrize("n", [3, 50, 3000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_level_moves_the_mean_to_the_event_rate(kind, n, weighted):
+    scores, y = world(n, seed=2)
+    y[0] = 1 - y[1]
+    given = scores if kind == "probability" else logit(scores)
+    w = np.random.default_rng(3).random(n) if weighted else np.ones(n)
+    cal = LevelShift().fit(given, y, w, kind=kind)
+    assert np.average(cal.transform(given), weights=w) == pytest.approx(np.average(y, weights=w), abs=1e-12)
+
+
+@pytest.mark.parametrize("rate", [1e-4, 0.5, 1 - 1e-4])
+@pytest.mark.parametrize("centre", [-20.0, 0.0, 300.0])
+def test_a_level_far_away_is_found(rate, centre):
+    """Also where Newton's steps alone would leave the world."""
+    z = centre + np.random.default_rng(4).normal(0, 5, 10_000)
+    y = np.arange(10_000) < 10_000 * rate
+    cal = LevelShift().fit(z, y, kind="logit")
+    assert cal.notes_ == ()
+    assert cal.transform(z).mean() == pytest.approx(y.mean(), rel=1e-9)
+
+
+def test_large_and_gridded_tallies_agree():
+    scores, y = world(300_000, seed=5)
+    for cls in (TemperatureScaling, LevelShift):
+        exact = cls().fit(scores, y).map_
+        gridded = cls().fit_tally(Tally.from_arrays(scores, y, grid=Grid())).map_
+        assert exact.slope == pytest.approx(gridded.slope, abs=1e-5)
+        assert exact.intercept == pytest.approx(gridded.intercept, abs=1e-5)
+    assert LevelShift().fit(scores, y).transform(scores).mean() == pytest.approx(y.mean(), abs=1e-12)
+
+
+def test_scores_on_their_side_give_a_soft_temperature():
+    """Two events at 0.9 and two non-events at 0.1: soft targets 3/4 and 1/4, so m(0.9) = 3/4 and T = 2."""
+    cal = TemperatureScaling().fit([0.9, 0.9, 0.1, 0.1], [1, 1, 0, 0])
+    assert cal.temperature_ == pytest.approx(2.0, rel=1e-9)
+    assert "every score lies on the side of its label: Platt's soft targets" in cal.notes_[-1]
+    assert TemperatureScaling(soft_targets=True).fit([0.9, 0.9, 0.1, 0.1], [1, 1, 0, 0]).map_ == cal.map_
+
+
+def test_one_class_runs_away_only_on_its_own_side():
+    """Events on both sides of 1/2 have a best temperature: 3 of 4 at 0.9, 1 at 0.1, m(0.9) = 3/4."""
+    mixed = TemperatureScaling().fit([0.9, 0.9, 0.9, 0.1], [1, 1, 1, 1])
+    assert mixed.temperature_ == pytest.approx(2.0, rel=1e-9)
+    assert not any("soft" in note for note in mixed.notes_)
+    assert "soft" in TemperatureScaling().fit([0.9, 0.6], [1, 1]).notes_[-1]
+
+
+def test_wrong_side_scores_have_infinite_temperature():
+    cal = TemperatureScaling().fit([0.9, 0.8, 0.1], [0, 0, 1])
+    assert cal.temperature_ == np.inf
+    assert cal.transform([0.0, 0.3, 1.0]).tolist() == [0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(("kind", "middle"), [("probability", 0.5), ("logit", 0.0), ("real", 0.0)])
+def test_scores_in_the_middle_have_no_temperature(kind, middle):
+    cal = TemperatureScaling().fit([middle] * 4, [0, 1, 1, 1], kind=kind)
+    assert cal.temperature_ == 1.0
+    assert "no temperature has any effect" in cal.notes_[-1]
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_level_of_one_class_uses_soft_targets(label):
+    """Eight rows of one class at 1/2: 9/10 or 1/10."""
+    cal = LevelShift().fit(np.full(8, 0.5), np.full(8, label))
+    assert cal.transform([0.5])[0] == pytest.approx(0.9 if label else 0.1, rel=1e-12)
+    assert "only one class is present: Platt's soft targets" in cal.notes_[-1]
+
+
+def test_real_scores_that_are_no_log_odds_are_refused():
+    with pytest.raises(InputError, match=r"scores reach -2e\+07, but LevelShift reads them as log-odds"):
+        LevelShift().fit([-2e7, 3.0, 5.0], [0, 1, 0], kind="real")
+
+
+def test_one_parameter_limits():
+    scores, y = world(100)
+    for cls in (TemperatureScaling, LevelShift):
+        cal = cls(limits=True).fit(scores, y)
+        assert isinstance(cal.map_, ComposeMap)
+        assert cal.transform([0.0])[0] == pytest.approx(1 / 102)

@@ -1,11 +1,13 @@
-"""Scaling maps with two or three parameters: Platt and beta."""
+"""Scaling maps with one to three parameters: a level, a temperature, Platt and beta."""
 
 from __future__ import annotations
 
 from typing import Literal, cast
 
+import numpy as np
+
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.scaling import Scaling, fit_beta, fit_platt
+from calibrant.calibrators.scaling import Scaling, fit_beta, fit_level, fit_platt, fit_temperature
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map
 from calibrant.tallies import Tally
 
@@ -115,6 +117,103 @@ class BetaScaling(BinaryCalibrator):
     def _describe(self) -> str:
         inner = cast(BetaMap, _unlimited(self.map_))
         return f"a {inner.a:.4g}, b {inner.b:.4g}, c {inner.c:.4g}"
+
+
+class TemperatureScaling(BinaryCalibrator):
+    r"""One slope on the log-odds: sharper or softer, with 1/2 left where it is.
+
+    .. math:: m(s) = \operatorname{expit}\bigl(a \operatorname{logit}(s)\bigr), \qquad a = 1/T \ge 0,
+
+    where T is the temperature: above 1 it moves every probability towards 1/2, below 1 away from it. The identity is
+    :math:`T = 1`. Scores of kind ``"logit"`` or ``"real"`` are divided by T as they are.
+
+    Parameters
+    ----------
+    soft_targets : bool
+        As in :class:`PlattScaling`. Also done by itself, with a note, when every event scores at least 1/2 and every
+        non-event at most 1/2, where the maximum likelihood runs away.
+    limits : bool
+        As in :class:`PlattScaling`.
+
+    Attributes
+    ----------
+    temperature_ : float
+        T; infinite when no slope above 0 helps, and every output is 1/2.
+
+    Notes
+    -----
+    Edges: scores that all sit at 1/2 are left as they are, with a note.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
+    Cost: one pass to tally, then O(cells) per Newton step.
+    Reference: Guo et al. (2017); 002 eq. 1.13, whose t is our a.
+
+    Examples
+    --------
+    >>> cal = TemperatureScaling().fit([0.1, 0.1, 0.1, 0.9], [0, 0, 1, 1])  # three rows of four on their side of 1/2
+    >>> cal.transform([0.1, 0.5, 0.9]).round(6).tolist(), round(cal.temperature_, 6)
+    ([0.25, 0.5, 0.75], 2.0)
+    """
+
+    def __init__(self, *, soft_targets: bool = False, limits: bool = False) -> None:
+        self.soft_targets = soft_targets
+        self.limits = limits
+
+    def _fit_map(self, tally: Tally) -> Map:
+        fitted, notes = fit_temperature(tally, Scaling(soft_targets=self.soft_targets, limits=self.limits))
+        self.notes_ = (*self.notes_, *notes)
+        slope = cast(LogitAffineMap, _unlimited(fitted)).slope
+        self.temperature_ = 1.0 / slope if slope > 0.0 else float("inf")
+        return fitted
+
+    def _describe(self) -> str:
+        inner = cast(LogitAffineMap, _unlimited(self.map_))
+        return f"temperature {self.temperature_:.4g}, that is slope {inner.slope:.4g} on the {inner.on}"
+
+
+class LevelShift(BinaryCalibrator):
+    r"""One level added to the log-odds: calibration in the large, and nothing else.
+
+    .. math:: m(s) = \operatorname{expit}\bigl(\operatorname{logit}(s) + b\bigr), \qquad
+              \text{with } b \text{ such that } \sum_i m(s_i) = \sum_i y_i,
+
+    which is the likelihood equation and has one solution: the mean of the predictions becomes the event rate. It is
+    what remains to be done after the prior changed, or after one class was sampled down (Saerens et al. 2002).
+    The identity is :math:`b = 0`. Scores of kind ``"logit"`` or ``"real"`` are read as log-odds.
+
+    Parameters
+    ----------
+    soft_targets, limits : bool
+        As in :class:`PlattScaling`. Soft targets are also used by themselves, with a note, when only one class is
+        present, where b runs away.
+
+    Notes
+    -----
+    Edges: real scores above a million in size are refused, as they are no log-odds.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
+    Cost: one pass to tally, then O(cells) per step of a search in one dimension.
+    Reference: Cox (1958), for the regression whose slope is held at 1 here.
+
+    Examples
+    --------
+    >>> scores, y = [0.2, 0.4, 0.6, 0.8], [0, 0, 0, 1]
+    >>> cal = LevelShift().fit(scores, y)
+    >>> cal.transform(scores).round(3).tolist(), cal.transform(scores).mean().round(12).item()
+    ([0.061, 0.148, 0.281, 0.51], 0.25)
+    """
+
+    def __init__(self, *, soft_targets: bool = False, limits: bool = False) -> None:
+        self.soft_targets = soft_targets
+        self.limits = limits
+
+    def _fit_map(self, tally: Tally) -> Map:
+        fitted, notes = fit_level(tally, Scaling(soft_targets=self.soft_targets, limits=self.limits))
+        self.notes_ = (*self.notes_, *notes)
+        return fitted
+
+    def _describe(self) -> str:
+        inner = cast(LogitAffineMap, _unlimited(self.map_))
+        odds = float(np.exp(np.clip(inner.intercept, -700.0, 700.0)))
+        return f"level {inner.intercept:+.4g} on the {inner.on}: odds times {odds:.4g}"
 
 
 def _unlimited(fitted: Map) -> Map:

@@ -75,6 +75,47 @@ def fit_curve(tally: Tally, *, shrink_ends: bool = True) -> PiecewiseLinearMap:
     return PiecewiseLinearMap(knots, heights)
 
 
+def fit_centred(tally: Tally, *, shrink_ends: bool = True) -> PiecewiseLinearMap:
+    """Straight lines through one point per block: its mean score and its value; constant beyond the first and last.
+
+    Examples
+    --------
+    >>> fitted = fit_centred(Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]), shrink_ends=False)
+    >>> fitted.apply(np.array([0.0, 0.175, 0.25, 0.4])).round(3).tolist()
+    [0.0, 0.25, 0.5, 1.0]
+    """
+    blocks = _pooled(tally, shrink_ends)
+    scores, n = tally.scores, tally.n
+    starts = np.searchsorted(tally.lower_edges, blocks.edges)
+    share = n / np.repeat(np.add.reduceat(n, starts), np.diff(np.append(starts, len(n))))
+    centres = np.add.reduceat(scores * share, starts)
+    last = scores[np.append(starts[1:], len(n)) - 1]
+    return PiecewiseLinearMap(np.clip(centres, scores[starts], last), blocks.values)  # rounding must not leave a block
+
+
+def block_edges(tally: Tally, min_rows: float) -> Floats:
+    """Where blocks of the isotonic regression begin, the first left out, once each is joined up to ``min_rows`` rows.
+
+    Blocks are joined from below; what is left above the last full one joins it.
+
+    Examples
+    --------
+    >>> tally = Tally.from_arrays([0.1, 0.2, 0.3, 0.4, 0.5], [0, 1, 0, 1, 1])
+    >>> block_edges(tally, 1).tolist(), block_edges(tally, 2).tolist()
+    ([0.2, 0.4], [0.4])
+    """
+    blocks = _pooled(tally, shrink_ends=False)
+    reached = np.cumsum(blocks.n)
+    edges: list[float] = []
+    done = 0.0
+    while True:
+        last = int(np.searchsorted(reached, done + min_rows))
+        if last >= len(reached) - 1 or reached[-1] - reached[last] < min_rows:
+            return np.array(edges)
+        edges.append(float(blocks.edges[last + 1]))
+        done = float(reached[last])
+
+
 def _pooled(tally: Tally, shrink_ends: bool) -> _Blocks:
     edges, n, events = tally.runs()
     starts = pool_adjacent(n, events)

@@ -1,4 +1,6 @@
-"""How scaling maps are fitted, from a tally to a map: Platt's and the beta family, by maximum likelihood.
+"""How scaling maps are fitted, from a tally to a map: Platt's and the beta family, one slope, one level.
+
+All by maximum likelihood.
 
 Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
 """
@@ -13,7 +15,7 @@ import numpy as np
 
 from calibrant.arrays import InputError
 from calibrant.maps import Axis, BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap
-from calibrant.numerics import CLAMP, Floats, Grid, logit
+from calibrant.numerics import CLAMP, Floats, Grid, expit, logit
 from calibrant.solvers import Pieces, fit_logistic
 from calibrant.tallies import Tally
 
@@ -30,6 +32,13 @@ WARM_START_ROWS = 1 << 18
 
 SMALLEST_SPREAD = 1e-290
 """Scores closer together than this have no slope that a double could hold."""
+
+FARTHEST_LOG_ODDS = 1e6
+"""Real scores beyond this are no log-odds, and a level could not be added to them with any accuracy."""
+
+LEVEL_STEPS, LEVEL_ERROR = 200, 1e-12
+
+NO_TEMPERATURE = "all scores sit at log-odds 0, where no temperature has any effect: scores are left as they are"
 
 UNSETTLED = "Newton's method did not settle: look at the map before you use it"
 
@@ -80,9 +89,9 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
     if on not in ("log-odds", "score"):
         raise InputError(f"on must be 'log-odds' or 'score', got {on!r}")
     axis: Axis = on if tally.kind == "probability" else "score"
-    support = _Support.of(tally)
-    low, high = (float(logit(np.array(s))) if axis == "log-odds" else s for s in (support.lowest, support.highest))
-    targets = _Targets.of(support, how)
+    support = Support.of(tally)
+    low, high = support.ends(axis)
+    targets = Targets.of(support, how)
     centre, spread = low / 2 + high / 2, high / 2 - low / 2
     if spread < SMALLEST_SPREAD:  # one score: the rate fixes the level, and the shape stays the identity's
         slope = 1.0 if axis == "log-odds" or tally.kind == "logit" else 0.0
@@ -117,8 +126,8 @@ def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> 
         raise InputError(f"variant must be 'abm', 'am' or 'ab', got {variant!r}")
     if tally.kind != "probability":
         raise InputError(f"BetaScaling needs probabilities, not {tally.kind} scores: use PlattScaling")
-    support = _Support.of(tally)
-    targets = _Targets.of(support, how)
+    support = Support.of(tally)
+    targets = Targets.of(support, how)
     if support.lowest == support.highest:
         level = BetaMap(1.0, 1.0, targets.log_odds() - float(logit(np.array(support.lowest))))
         return how.finish(level, tally), targets.notes
@@ -130,6 +139,83 @@ def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> 
     fit = fit_logistic(pieces, family.size, non_negative=family.bounds, start=start)
     notes = targets.notes if fit.converged else (*targets.notes, UNSETTLED)
     return how.finish(family.read(fit.coefficients), tally), notes
+
+
+def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
+    """One slope on the log-odds of the score, without a level; see ``TemperatureScaling``.
+
+    Examples
+    --------
+    >>> fitted, notes = fit_temperature(Tally.from_arrays([0.1, 0.1, 0.1, 0.9], [0, 0, 1, 1]))
+    >>> fitted.apply(np.array([0.1, 0.5, 0.9])).round(6).tolist(), notes  # three of four rows lie on their side of 1/2
+    ([0.25, 0.5, 0.75], ())
+    """
+    axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+    support = Support.of(tally)
+    far = max(abs(x) for x in support.ends(axis))
+    if far < SMALLEST_SPREAD:
+        return how.finish(LogitAffineMap(1.0, 0.0, axis), tally), (NO_TEMPERATURE,)
+    middle = 0.5 if axis == "log-odds" else 0.0
+    apart = support.lowest_event >= middle >= support.highest_other
+    why = "every score lies on the side of its label" if apart else None
+    targets = Targets.softened(support, how, why)
+
+    def design(scores: Floats) -> Floats:
+        return ((logit(scores) if axis == "log-odds" else scores) / far)[None, :]
+
+    start = None
+    if _starts_on_grid(tally):
+        near = cast(LogitAffineMap, fit_temperature(tally.coarsen(Grid()), how.rough())[0])
+        start = np.array([near.slope * far])
+    fit = fit_logistic(targets.pieces(tally, design), 1, non_negative=(0,), start=start)
+    notes = targets.notes if fit.converged else (*targets.notes, UNSETTLED)
+    return how.finish(LogitAffineMap(fit.coefficients[0] / far, 0.0, axis), tally), notes
+
+
+def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
+    """One level added to the log-odds of the score; see ``LevelShift``.
+
+    Examples
+    --------
+    >>> fitted, notes = fit_level(Tally.from_arrays([0.5, 0.5, 0.5, 0.5], [0, 0, 0, 1]))
+    >>> fitted.apply(np.array([0.5])).round(6).tolist(), notes
+    ([0.25], ())
+    """
+    axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+    support = Support.of(tally)
+    low, high = support.ends(axis)
+    if max(abs(low), abs(high)) > FARTHEST_LOG_ODDS:
+        raise InputError(
+            f"scores reach {max(support.lowest, support.highest, key=abs):g}, but LevelShift reads them as log-odds, "
+            f"at most {FARTHEST_LOG_ODDS:g} in size: use PlattScaling, which finds their scale"
+        )
+    one_class = not 0 < support.events < support.total
+    targets = Targets.softened(support, how, "only one class is present" if one_class else None)
+    goal = targets.log_odds()
+    passes = targets.pieces(tally, lambda scores: logit(scores) if axis == "log-odds" else scores)
+    start = goal - low / 2 - high / 2
+    if _starts_on_grid(tally):
+        start = cast(LogitAffineMap, fit_level(tally.coarsen(Grid()), how.rough())[0]).intercept
+    level, settled = _solve_level(passes, start, (goal - high, goal - low))
+    notes = targets.notes if settled else (*targets.notes, UNSETTLED)
+    return how.finish(LogitAffineMap(1.0, level, axis), tally), notes
+
+
+def _solve_level(pieces: Pieces, level: float, bracket: tuple[float, float]) -> tuple[float, bool]:
+    """Where mean prediction and rate agree, by Newton's steps inside a bracket that is halved where they leave it."""
+    low, high = bracket
+    for _ in range(LEVEL_STEPS):
+        total, excess, slope = 0.0, 0.0, 0.0
+        for x, n, events in pieces():
+            p = expit(x + level)
+            total, excess = total + float(n.sum()), excess + float((n * p - events).sum())
+            slope += float((n * p * (1.0 - p)).sum())
+        low, high = (low, level) if excess > 0.0 else (level, high)
+        step = excess / slope
+        if abs(step) <= LEVEL_ERROR * max(1.0, abs(level)) or high - low <= LEVEL_ERROR * max(1.0, abs(level)):
+            return level - step if low <= level - step <= high else level, True
+        level = level - step if low < level - step < high else low / 2 + high / 2
+    return level, False
 
 
 def _log_sides(scores: Floats) -> tuple[Floats, Floats]:
@@ -185,19 +271,22 @@ _FAMILIES: dict[Variant, _Family] = {
 
 
 @dataclass(frozen=True)
-class _Support:
+class Support:
     """Total weight, events, and between which scores either class lies."""
 
     total: float
     events: float
     lowest: float
     highest: float
+    lowest_event: float
+    highest_other: float
     rising: bool
     """All events lie above all non-events, or touch them."""
     falling: bool
 
     @classmethod
-    def of(cls, tally: Tally) -> _Support:
+    def of(cls, tally: Tally) -> Support:
+        """In one pass over the tally."""
         hits, misses = [np.inf, -np.inf], [np.inf, -np.inf]
         for scores, n, events in tally.pieces():
             for ends, among in ((hits, events > 0), (misses, events < n)):
@@ -207,31 +296,41 @@ class _Support:
         lowest, highest = min(hits[0], misses[0]), max(hits[1], misses[1])
         apart = lowest < highest
         rising, falling = apart and misses[1] <= hits[0], apart and hits[1] <= misses[0]
-        return cls(float(tally.total), float(tally.positives), lowest, highest, rising, falling)
+        sums = float(tally.total), float(tally.positives)
+        return cls(*sums, lowest, highest, hits[0], misses[1], rising, falling)
+
+    def ends(self, axis: Axis) -> tuple[float, float]:
+        """The lowest and the highest score, or their log-odds."""
+        low, high = self.lowest, self.highest
+        return (float(logit(np.array(low))), float(logit(np.array(high)))) if axis == "log-odds" else (low, high)
 
 
 @dataclass(frozen=True)
-class _Targets:
+class Targets:
     """What an event and a non-event count as: 1 and 0, or Platt's soft targets."""
 
-    support: _Support
+    support: Support
     hit: float = 1.0
     miss: float = 0.0
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, support: _Support, how: Scaling) -> _Targets:
-        """Soft where asked for, and where the likelihood has no maximum."""
-        others = support.total - support.events
-        one_class = not (support.events and others)
+    def of(cls, support: Support, how: Scaling) -> Targets:
+        """For maps with a level and a slope, whose likelihood runs away with one class or with separated ones."""
         separated = support.rising or (support.falling and not how.increasing)
-        runaway = one_class or separated
-        if not (how.soft_targets or runaway):
+        if not 0 < support.events < support.total:
+            return cls.softened(support, how, "only one class is present")
+        return cls.softened(support, how, "the classes are separated by the score" if separated else None)
+
+    @classmethod
+    def softened(cls, support: Support, how: Scaling, why: str | None) -> Targets:
+        """Soft where asked for, and where the likelihood has no maximum; ``why`` says so."""
+        if not (how.soft_targets or why):
             return cls(support)
         notes: tuple[str, ...] = ()
-        if runaway and not how.soft_targets:
-            why = "only one class is present" if one_class else "the classes are separated by the score"
+        if why and not how.soft_targets:
             notes = (f"{why}: Platt's soft targets were used, as the likelihood has no maximum",)
+        others = support.total - support.events
         hit, miss = (support.events + 1.0) / (support.events + 2.0), 1.0 / (others + 2.0)
         return cls(support, hit, miss, notes)
 

@@ -1,0 +1,119 @@
+"""What every repair starts from and ends with: a calibration, a sample without labels, one more stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.arrays import InputError, Kind, Rows
+from calibrant.arrays.columns import read_floats, refuse_not_finite, value_range, without_negative_zero
+from calibrant.arrays.kinds import settle_kind
+from calibrant.arrays.sides import check_weights
+from calibrant.export.document import Calibration
+from calibrant.guarantees.certificates import Refusal
+from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap, Map
+from calibrant.tallies import Tally
+
+ROOT_STEPS = 200
+MOVED = Refusal("the base rate was moved after the fit, and no theorem here covers the rows that the map is moved to")
+
+
+def as_calibration(given: Any) -> Calibration:
+    """A calibration, a bare map or a fitted calibrator, as a calibration."""
+    if isinstance(given, Calibration):
+        return given
+    if isinstance(given, Map):
+        return Calibration(given)
+    fitted = getattr(getattr(given, "calibrator_", given), "calibration_", None)
+    if isinstance(fitted, Calibration):
+        return fitted
+    raise InputError(
+        f"calibration is of type {type(given).__name__}: pass a Calibration, a map or a fitted calibrator, "
+        "or IdentityMap() for probabilities as they are"
+    )
+
+
+def kind_of(calibration: Calibration) -> Kind:
+    """What the scores are that the calibration takes."""
+    return "probability" if calibration.provenance is None else calibration.provenance.kind
+
+
+def unlabelled(scores: ArrayLike | Tally, sample_weight: ArrayLike | None, kind: Kind, name: str = "scores") -> Tally:
+    """Scores without labels as a tally; the labels of a tally that has some are not looked at."""
+    if isinstance(scores, Tally):
+        if sample_weight is not None:
+            raise InputError(f"{name} is a tally, which holds its weights already: pass it alone")
+        if scores.kind != kind:
+            raise InputError(f"{name} is a tally of {scores.kind} scores, but {kind} scores are needed here")
+        if not scores.total > 0:
+            raise InputError(f"{name} is an empty tally: there is nothing to work from")
+        return scores
+    s = read_floats(scores, name)
+    if not s.size:
+        raise InputError(f"{name} is empty: pass at least one row")
+    low, high = value_range(s)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        refuse_not_finite(s, name, "drop these rows or repair the score")
+    settle_kind(s, kind, low, high)
+    s, weights = without_negative_zero(s, low), None
+    if sample_weight is not None:
+        weights, _ = check_weights(sample_weight, "importance", len(s))
+        s, weights = s[weights > 0], weights[weights > 0]
+    nobody = np.zeros(len(s), dtype=np.uint8)
+    return Tally.from_rows(Rows(s, nobody, weights, weights is None, None, None, kind, ()))
+
+
+def then_shift(calibration: Calibration, offset: float, words: str) -> Calibration:
+    """The calibration followed by a visible stage that adds ``offset`` to the log-odds."""
+    stage = LogitAffineMap(1.0, offset)
+    mapped = stage if isinstance(calibration.map, IdentityMap) else ComposeMap((calibration.map, stage))
+    origin = calibration.provenance
+    return Calibration(mapped, None if origin is None else replace(origin, method=f"{origin.method}, {words}"), MOVED)
+
+
+def log_odds(rate: float) -> float:
+    """Log-odds of a rate inside (0, 1), without a clamp."""
+    return math.log(rate) - math.log1p(-rate)
+
+
+def check_rate(name: str, value: float) -> float:
+    """A rate strictly inside (0, 1), far enough from the ends for double precision."""
+    if not isinstance(value, int | float | np.floating) or not 2.0**-50 <= value <= 1.0 - 2.0**-50:
+        raise InputError(f"{name} must be a rate inside (0, 1), got {value!r}: 3 % is 0.03")
+    return float(value)
+
+
+def rising_root(
+    function: Callable[[float], tuple[float, float]],
+    low: float,
+    high: float,
+    floor: float,
+    start: float | None = None,
+) -> float:
+    """Where a function that rises from below 0 at ``low`` to above 0 at ``high`` is 0.
+
+    Newton's steps from (value, slope), replaced by the middle of the bracket whenever they leave it; ends when a step
+    is below 1e-14 of the argument plus ``floor``.
+
+    Examples
+    --------
+    >>> round(rising_root(lambda x: (x * x - 2.0, 2.0 * x), 0.0, 2.0, 1e-15), 12)
+    1.414213562373
+    """
+    x = 0.5 * (low + high) if start is None else start
+    for _ in range(ROOT_STEPS):
+        value, slope = function(x)
+        if value == 0.0:
+            break
+        low, high = (low, x) if value > 0.0 else (x, high)
+        step = x - value / slope if slope > 0.0 else math.nan
+        following = step if low < step < high else 0.5 * (low + high)
+        moved, x = abs(following - x), following
+        if moved <= 1e-14 * abs(x) + floor:
+            break
+    return x

@@ -1,0 +1,165 @@
+"""Cuts from costs, and the raw scores that reach them."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibrant import InputError, IsotonicCalibrator, PlattScaling, bayes_action, threshold
+from calibrant.decisions import least_score
+from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+
+RNG = np.random.default_rng(31)
+SCORES = RNG.random(2_000)
+LABELS = (RNG.random(2_000) < SCORES**2).astype(int)
+
+RISING: list[Map] = [
+    IdentityMap(),
+    StepMap([0.25, 0.5, 0.75], [0.0, 0.2, 0.2, 1.0]),
+    PiecewiseLinearMap([0.1, 0.4, 0.9], [0.05, 0.3, 0.8]),
+    LogitAffineMap(0.7, -1.0),
+    BetaMap(1.5, 0.5, -0.2),
+    ComposeMap((LogitAffineMap(2.0, 1.0), StepMap([0.3, 0.6], [0.1, 0.5, 0.7]))),
+    LogitAffineMap(0.0, 0.4),
+]
+
+
+def test_costs_by_hand() -> None:
+    # A missed event costs 20, a false alarm 1: act when 20 p >= 1 (1 - p), p >= 1/21.
+    assert float(threshold(1, 20)) == pytest.approx(1 / 21, abs=1e-16)
+    assert float(threshold(3, 3)) == 0.5
+    assert float(threshold(0, 1)) == 0.0
+    assert float(threshold(1, 0)) == 1.0
+    assert float(threshold(1e-300, 1e300)) == 0.0
+    assert str(threshold(1, 1)) == "Act from a probability of 0.5 on."
+
+
+def test_the_raw_cut_of_a_step_map_is_its_knot() -> None:
+    steps = StepMap([0.25, 0.5], [0.1, 0.3, 0.9])
+    assert threshold(1, 4, steps).score == 0.25  # 0.2 is first reached by the step of 0.3
+    assert threshold(7, 3, steps).score == 0.5
+    assert threshold(1, 99, steps).score == 0.0  # 0.01 is reached everywhere
+    never = threshold(19, 1, steps)
+    assert never.score is None
+    assert "no score reaches" in str(never)
+
+
+def test_the_raw_cut_of_a_shift_by_hand() -> None:
+    # p' = 0.5 where odds * e^-1 = 1: odds e, score e / (1 + e).
+    cut = threshold(1, 1, LogitAffineMap(1.0, -1.0))
+    assert cut.score == pytest.approx(math.e / (1 + math.e), abs=1e-15)
+    assert "raw score of 0.731" in str(cut)
+
+
+@pytest.mark.parametrize("mapping", RISING, ids=lambda m: m.kind)
+@pytest.mark.parametrize("probability", [0.0, 1e-12, 0.05, 0.2, 0.3, 0.55, 0.7, 1 - 1e-12, 1.0])
+def test_the_cut_reaches_the_probability_and_the_double_below_does_not(mapping: Map, probability: float) -> None:
+    cut = least_score(mapping, probability)
+    image = mapping.apply(np.array([0.0, 1.0]))
+    if cut is None:
+        assert image[1] < probability
+        return
+    assert mapping.apply(np.array([cut]))[0] >= probability
+    assert cut == 0.0 or mapping.apply(np.array([np.nextafter(cut, -1.0)]))[0] < probability
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.1, 4.0), st.floats(-3.0, 3.0))
+def test_cutting_raw_scores_decides_as_cutting_probabilities(probability: float, slope: float, shift: float) -> None:
+    mapping = LogitAffineMap(slope, shift)
+    cut = least_score(mapping, probability)
+    images = mapping.apply(SCORES)
+    clear = np.abs(images - probability) > 1e-14
+    lowest = math.inf if cut is None else cut
+    acts = np.array([score >= lowest for score in SCORES])
+    assert (acts == (images >= probability))[clear].all()
+
+
+def test_logits_and_real_scores_have_negative_cuts() -> None:
+    # expit(2 x) = 0.2 at x = log(1/4) / 2.
+    cut = least_score(LogitAffineMap(2.0, 0.0, "score"), 0.2, "logit")
+    assert cut == pytest.approx(math.log(0.25) / 2, abs=1e-14)
+    z = np.log(SCORES[SCORES > 0] / (1 - SCORES[SCORES > 0]))
+    fitted = PlattScaling().fit(z, LABELS[SCORES > 0], kind="logit")
+    score = threshold(1, 9, fitted).score
+    assert score is not None
+    assert fitted.transform([score])[0] == pytest.approx(0.1, abs=1e-12)
+
+
+def test_a_fitted_calibrator_serves() -> None:
+    fitted = IsotonicCalibrator().fit(SCORES, LABELS)
+    cut = threshold(1, 2, fitted)
+    assert cut.score is not None
+    assert fitted.transform([cut.score])[0] >= 1 / 3
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        LogitAffineMap(-1.0, 0.0),
+        StepMap([0.5], [0.8, 0.1]),
+        BetaMap(-1.0, 1.0, 0.0),
+        ComposeMap((IdentityMap(), LogitAffineMap(-1.0, 0.0))),
+    ],
+)
+def test_a_map_that_falls_has_no_single_cut(mapping: Map) -> None:
+    with pytest.raises(InputError, match="falls somewhere"):
+        threshold(1, 1, mapping)
+
+
+def test_two_actions_are_a_threshold() -> None:
+    policy = bayes_action([[0, 20], [1, 0]], actions=["wait", "act"])
+    assert policy.actions == ("wait", "act")
+    assert policy.cuts[0].probability == pytest.approx(float(threshold(1, 20)))
+
+
+def test_three_actions_by_hand() -> None:
+    # pass 20 p; look 1 + 4 p; block 4 - 4 p. pass = look at 1/16, look = block at 3/8.
+    policy = bayes_action([[0, 20], [1, 5], [4, 0]])
+    assert policy.actions == (0, 1, 2)
+    assert [cut.probability for cut in policy.cuts] == pytest.approx([1 / 16, 3 / 8])
+    assert policy.decide([0.0, 1 / 16, 0.374, 0.376, 1.0]).tolist() == [0, 1, 1, 2, 2]
+    json.dumps(policy.to_dict())
+
+
+def test_an_action_that_is_never_best_is_left_out() -> None:
+    assert bayes_action([[0, 10], [6, 6], [5, 0]]).actions == (0, 2)
+    assert bayes_action([[0, 0], [0, 0]]).actions == (0,)
+    assert bayes_action([[1, 1], [0, 0]]).actions == (1,)
+    assert bayes_action([[3, 3]]).decide([0.2]).tolist() == [0]
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=6))
+def test_the_policy_is_the_least_expected_loss_everywhere(losses: list[tuple[int, int]]) -> None:
+    p = np.linspace(0, 1, 101)
+    table = np.array(losses, dtype=float)
+    expected = table[:, :1] * (1 - p) + table[:, 1:] * p
+    chosen = bayes_action(losses).decide(p)
+    assert expected[chosen, np.arange(101)] == pytest.approx(expected.min(axis=0), abs=1e-12)
+
+
+def test_a_policy_acts_on_raw_scores_through_a_map() -> None:
+    mapping = LogitAffineMap(1.0, -2.0)
+    policy = bayes_action([[0, 20], [1, 5], [4, 0]], calibration=mapping)
+    direct = bayes_action([[0, 20], [1, 5], [4, 0]]).decide(mapping.apply(SCORES))
+    assert policy.decide(SCORES).tolist() == direct.tolist()
+    low = bayes_action([[0, 20], [4, 0]], calibration=StepMap([0.5], [0.01, 0.02]))
+    assert low.decide([0.0, 1.0]).tolist() == [0, 0]
+    assert "never" in str(low)
+
+
+def test_wrong_input_is_refused() -> None:
+    for costs in ((0, 0), (-1, 1), (1, math.nan), (1, math.inf), ("1", 2)):
+        with pytest.raises(InputError, match="cost_f"):
+            threshold(*costs)
+    for losses in ([], [1, 2], [[1, 2, 3]], [[1, math.nan]]):
+        with pytest.raises(InputError, match="loss_matrix"):
+            bayes_action(losses)
+    with pytest.raises(InputError, match="name every row"):
+        bayes_action([[0, 1], [1, 0]], actions=["a"])
+    with pytest.raises(InputError, match="missing"):
+        bayes_action([[0, 1], [1, 0]]).decide([0.5, np.nan])
