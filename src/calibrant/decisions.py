@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import InputError, Kind, check_scores
 from calibrant.export.document import Calibration
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
-from calibrant.numerics import Floats, float_keys
+from calibrant.numerics import Floats, first_double
 from calibrant.shift.stages import as_calibration, kind_of
 
 if TYPE_CHECKING:
@@ -195,16 +195,10 @@ def least_score(mapping: Map, probability: float, kind: Kind = "probability") ->
     if not _rises(mapping):
         raise InputError("the map falls somewhere, so no single cut on the raw score equals one on the probability")
     low, high = ENDS[kind]
-    first, last = (int(key) for key in float_keys(np.array([low, high])))
-    if not _image(mapping, last) >= probability:
+    if not float(mapping.apply(np.array([high]))[0]) >= probability:
         return None
-    while first < last:
-        middle = (first + last) // 2
-        if _image(mapping, middle) >= probability:
-            last = middle
-        else:
-            first = middle + 1
-    return _double(last)
+    ends = np.array([np.nextafter(low, -np.inf)]), np.array([high])
+    return float(first_double(lambda s: np.asarray(mapping.apply(s) >= probability), *ends)[0]) + 0.0
 
 
 def _cut(probability: float, calibration: Any) -> Cut:
@@ -236,16 +230,6 @@ def _envelope(level: Floats, slope: Floats) -> tuple[list[int], list[float]]:
         here = int(best)
         order.append(here)
         places.append(place)
-
-
-def _double(key: int) -> float:
-    """The double whose key (:func:`calibrant.numerics.float_keys`) this is."""
-    bits = key if key >= 0 else key ^ 0x7FFFFFFFFFFFFFFF
-    return float(np.array([bits], dtype=np.int64).view(np.float64)[0]) + 0.0
-
-
-def _image(mapping: Map, key: int) -> float:
-    return float(mapping.apply(np.array([_double(key)]))[0])
 
 
 def _rises(mapping: Map) -> bool:

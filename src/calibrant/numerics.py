@@ -6,7 +6,7 @@ traffic of their temporaries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,25 @@ def float_keys(x: Floats) -> Ints:
 def _from_keys(keys: Ints) -> Floats:
     """The floats that :func:`float_keys` made integers of."""
     return np.asarray(keys ^ ((keys >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))).view(np.float64)
+
+
+def first_double(passed: Callable[[Floats], NDArray[np.bool_]], low: Floats, high: Floats) -> Floats:
+    """The least double above ``low``, up to ``high``, at which ``passed`` holds, element by element.
+
+    ``passed`` is given one double for each element and must hold from some double on; at ``high`` it is taken to.
+    Cost: at most 64 calls.
+
+    Examples
+    --------
+    >>> first_double(lambda x: x * x >= 2.0, np.array([1.0]), np.array([2.0])).tolist()
+    [1.4142135623730951]
+    """
+    below, found = float_keys(low), float_keys(high)
+    while (apart := found > below + 1).any():
+        middle = (below >> 1) + (found >> 1) + (below & found & 1)
+        reached = passed(_from_keys(middle))
+        found, below = np.where(apart & reached, middle, found), np.where(apart & ~reached, middle, below)
+    return _from_keys(found)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -222,14 +241,8 @@ class Grid:
 
     def _smallest(self, codes: Ints) -> Floats:
         """Smallest score in the range whose code is at least ``codes``, by bisection on the order of doubles."""
-        ends = float_keys(np.array([self.low, self.high]))
-        below, found = np.full(codes.shape, ends[0] - 1), np.full(codes.shape, ends[1])
-        for _ in range(64):
-            middle = (below >> 1) + (found >> 1) + (below & found & 1)
-            reached = self.cells(_from_keys(np.maximum(middle, ends[0])))[0] >= codes
-            found = np.where(reached, np.maximum(middle, ends[0]), found)
-            below = np.where(reached, below, middle)
-        return _from_keys(found)
+        low, high = np.full(codes.shape, np.nextafter(self.low, -np.inf)), np.full(codes.shape, self.high)
+        return first_double(lambda x: np.asarray(self.cells(x)[0] >= codes), low, high)
 
     def coarsen(
         self, codes: NDArray[Any], offset: NDArray[Any], n: NDArray[Any], bits: int

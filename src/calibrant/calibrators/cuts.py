@@ -15,7 +15,7 @@ from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.issuing import Bins
 from calibrant.maps import LARGEST, Map
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Floats, Ints, first_double
 from calibrant.tallies import Tally
 
 ROUNDING = 1e-12
@@ -58,13 +58,8 @@ def pulled_back(fitted: Map, levels: Floats, tally: Tally) -> Floats:
     lowest, highest = (0.0, 1.0) if tally.kind == "probability" else (-LARGEST, LARGEST)
     below, above = (float(fitted.apply(np.array([end]))[0]) for end in (lowest, highest))
     levels = levels[(levels > below) & (levels <= above)]
-    low, high = np.full(len(levels), lowest), np.full(len(levels), highest)
-    while True:
-        middle = low / 2 + high / 2
-        if not ((middle > low) & (middle < high)).any():  # neighbouring doubles
-            return _between_cells(np.unique(high), tally)
-        reached = fitted.apply(middle) >= levels
-        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    ends = np.full(len(levels), lowest), np.full(len(levels), highest)
+    return _between_cells(np.unique(first_double(lambda s: np.asarray(fitted.apply(s) >= levels), *ends)), tally)
 
 
 def _between_cells(edges: Floats, tally: Tally) -> Floats:

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
 from calibrant.maps import Map
-from calibrant.numerics import Floats
+from calibrant.numerics import Floats, first_double
 
 Template = Callable[..., str]
 """From the dialect, the text of the score and the text of each number to the text of the image."""
@@ -88,7 +87,8 @@ def chained(first: Pieces, first_map: Map, then: Pieces, then_map: Map) -> Piece
     within = np.arange(len(piece)) - np.repeat(np.cumsum(crossed) - crossed, crossed)
     falls = (start > end)[piece]
     which = np.where(falls, begin[piece] + crossed[piece] - 1 - within, begin[piece] + within)
-    places = _crossings(first_map, low[piece], high[piece], then.knots[which], falls)
+    marks = then.knots[which]
+    places = first_double(lambda s: (first_map.apply(s) >= marks) != falls, low[piece], high[piece])
     knots: list[float] = []
     leaves: list[Leaf] = []
     place = 0
@@ -116,27 +116,3 @@ def _after(first: Formula, then: Leaf) -> Leaf:
     if isinstance(then, float):
         return then
     return Formula(first.steps + then.steps)
-
-
-def _crossings(function: Map, low: Floats, high: Floats, marks: Floats, falls: NDArray[np.bool_]) -> Floats:
-    """The first double after ``low``, up to ``high``, at which the function has passed its mark."""
-    below, above = _ordered(low), _ordered(high)
-    while (open_ := above - below > 1).any():
-        middle = below + (above - below) // 2
-        passed = (function.apply(_doubles(middle)) >= marks) != falls
-        above = np.where(open_ & passed, middle, above)
-        below = np.where(open_ & ~passed, middle, below)
-    return _doubles(above)
-
-
-SIGN = np.uint64(1 << 63)
-
-
-def _ordered(values: Floats) -> NDArray[np.uint64]:
-    """Whole numbers in the order of the doubles, one apart where these are neighbours; 0 and -0 are one number."""
-    bits = (values + 0.0).view(np.uint64)
-    return np.where(bits & SIGN, SIGN - (bits & ~SIGN), bits | SIGN)
-
-
-def _doubles(places: NDArray[np.uint64]) -> Floats:
-    return np.where(places & SIGN, places & ~SIGN, (SIGN - places) | SIGN).view(np.float64)
