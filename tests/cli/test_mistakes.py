@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ def made_mistakes(tmp_path_factory, columns):
 def mistakes(here, made_mistakes):
     """The same, in the folder of the test."""
     shutil.copytree(made_mistakes, here, dirs_exist_ok=True)
+    os.mkfifo(here / "pipe.csv")
 
 
 def make_mistakes(columns):
@@ -57,6 +59,9 @@ def make_mistakes(columns):
     Path("latin.csv").write_bytes("score,label,name\n0.1,1,é\n".encode("latin1"))
     Path("plain.csv.gz").write_text("score,label\n0.1,1\n", encoding="utf-8")
     Path("late.csv").write_text("score,label\n" + "0.1,1\n0.2,0\n" * 20_000 + "0.5,n/a\n", encoding="utf-8")
+    Path("na.csv").write_text("score,other,words,label\n0.3,0.1,0.5,1\nNA,0.2,half,0\n1,0.3,0.5,1\n", encoding="utf-8")
+    write({"score": np.array(["0.3", "0.5"]), "label": np.array([1, 0])}, "words.parquet")
+    Path("nameless.csv").write_text("0.3,1\n0.1,0\n", encoding="utf-8")
     Path("rows.xlsx").write_text("x", encoding="utf-8")
     Path("rows.tsv").write_text("score\tlabel\n0.1\t1\n", encoding="utf-8")
     Path("folder").mkdir()
@@ -79,7 +84,29 @@ BOTH = {
         "rows.csv --score bad --label score",
         "--score bad and --label score look swapped: pass --score score --label bad",
     ),
-    "scores of text": ("text.csv", "the column 'score' holds text such as 'about"),
+    "scores of text": ("text.csv", "the column 'score' (--score) holds text such as 'about 0."),
+    "a word for a missing score": (
+        "na.csv",
+        "the column 'score' (--score) holds 'NA' among numbers: know why, then leave these rows out with "
+        "--where \"score <> 'NA'\"",
+    ),
+    "a word for a missing label": (
+        "na.csv --score other --label score --where isfinite(other)",
+        "the column 'score' (--label) holds 'NA' among labels: know why, then leave these rows out with "
+        "--where \"score <> 'NA'\"",
+    ),
+    "a number in words": (
+        "na.csv --score words",
+        "the column 'words' (--score) holds text such as 'half': name a column of numbers with --score, or repair it",
+    ),
+    "numbers as text in Parquet": (
+        "words.parquet",
+        "the column 'score' (--score) holds numbers written as text: write numbers into the file",
+    ),
+    "counts of nothing": (
+        "rows.csv --counts",
+        "--counts says what weights are: name their column with --weight, or leave --counts out",
+    ),
     "decimals with a comma": ("comma.csv", "write decimals with a point"),
     "labels of text": (
         "rows.csv --label outcome",
@@ -137,8 +164,18 @@ BOTH = {
         "late.csv, line 40002: the column 'label' holds 'n/a' where numbers are expected: repair it, or name "
         "another column",
     ),
-    "weights of text": ("rows.csv --weight land", "the column 'land' (--weight) holds text: name a column of numbers"),
+    "weights of text": ("rows.csv --weight land", "the column 'land' (--weight) holds text such as '"),
     "a condition that is none": ("rows.csv --where scor>0", "--where 'scor>0' is no condition on these columns"),
+    "a condition on another type": (
+        "rows.csv --where label='a'",
+        "--where \"label='a'\" is no condition on these columns: Could not convert string 'a' to DOUBLE",
+    ),
+    "standard input": ("-", "standard input is not read: write the rows to a file first"),
+    "a pipe": ("pipe.csv", "pipe.csv is no plain file and is not read: write the rows to a file first"),
+    "no names": (
+        "nameless.csv",
+        "nameless.csv has no column 'score' (--score): it has no header line, so write the names of columns above it",
+    ),
     "a condition that nothing meets": (
         "rows.csv --where score>2",
         "rows.csv has no row for which --where 'score>2' holds: loosen it",
@@ -164,6 +201,8 @@ CHECK = {
         "rows.csv --groups score",
         "--groups must name a column of whole numbers or text, not of float64",
     ),
+    "groups of dates": ("rows.csv --groups day", "must name a column of whole numbers or text, not of datetime64["),
+    "parts of rows": ("na.csv --score other --weight other --counts", "repair it, or leave --counts out"),
     "scores that are no probabilities": (
         "rows.csv --kind real",
         "fit a map first (calibrant fit), or pass --kind logit for log-odds",
@@ -174,7 +213,7 @@ FIT = {
     "missing scores": (
         "gaps.csv",
         "3 of 4,000 rows cannot be counted (score 'score' missing in 3): know why, then leave them out with "
-        "--where 'isfinite(score) AND label IS NOT NULL'",
+        "--where 'isfinite(score)'",
     ),
     "log-odds": ("logits.csv", "if they are log-odds, pass --kind logit"),
     "bins without binning": ("rows.csv --n-bins 5", "--n-bins belongs to bins: add --method binning, or leave it out"),
@@ -198,6 +237,10 @@ OTHERS = {
         "apply rows.csv --map no.json --out o.csv",
         "the map no.json does not exist: make it with calibrant fit ... --out no.json",
     ),
+    "a folder as a map": (
+        "apply rows.csv --map folder --out o.csv",
+        "the map folder is a folder: name the file that calibrant fit saved",
+    ),
     "a damaged map": (
         "apply rows.csv --map damaged.json --out o.csv",
         "damaged.json is damaged, or no map that calibrant saved",
@@ -210,6 +253,15 @@ OTHERS = {
         "apply rows.csv --map m.json --out ./rows.csv --force",
         "--out ./rows.csv is one of the inputs: write to another file",
     ),
+    "counts in place of their rows": (
+        "tally rows.csv --out ./rows.csv --force",
+        "--out ./rows.csv is one of the inputs: write to another file",
+    ),
+    "a map that is there": ("fit rows.csv --out m.json", "--out m.json exists: pass --force to overwrite it"),
+    "a report that is there": ("report rows.csv --out m.json", "--out m.json exists: pass --force to overwrite it"),
+    "force without a file": ("tally rows.csv --force", "--force goes with --out: name the file to overwrite"),
+    "a word for a missing score": ("apply na.csv --map m.json --out o.csv", "holds 'NA' among numbers: know why"),
+    "the same for Parquet": ("apply na.csv --map m.json --out o.parquet", "holds 'NA' among numbers: know why"),
     "an output that is there": (
         "apply rows.csv --map m.json --out few.csv",
         "--out few.csv exists: pass --force to overwrite it, or name another file",
@@ -238,6 +290,12 @@ OTHERS = {
     "a plan with a whole error": ("plan --labels 50 --epsilon 5", "--epsilon must lie strictly between 0 and 1, got 5"),
     "a plan for no labels": ("plan --labels 0 --n-bins 5", "--labels and --n-bins must be whole numbers of at least 1"),
     "a plan with scores of text": ("plan --labels 50 --n-bins 2 --scores text.csv", "holds text such as 'about"),
+    "a score of no file": (
+        "plan --epsilon 0.05 --n-bins 10 --score nope",
+        "--score is about a file of scores: name it with --scores, or leave --score out",
+    ),
+    "a condition on no file": ("plan --epsilon 0.05 --n-bins 10 --where x", "--where is about a file of scores"),
+    "a new model of text": ("compare rows.csv --old score --new land", "the column 'land' (--new) holds text such as"),
     "a new model that is not there": ("compare rows.csv --old score --new p", "rows.csv has no column 'p' (--new)"),
     "a new model in percent": (
         "compare rows.csv --old score --new w",
@@ -254,6 +312,10 @@ OTHERS = {
     "a store without a day": (
         "tally rows.csv --store kept",
         "--store needs the day of the rows: pass --day 2026-03-01, or --time with a column of days",
+    ),
+    "a store with two days": (
+        "tally rows.csv --store kept --day 2026-03-01 --time day",
+        "--day and --time both say the day of the rows: pass one of them",
     ),
     "a store by the hour": (
         "tally rows.csv --store kept --time day --every 1h",
@@ -372,6 +434,13 @@ def test_a_folder_that_must_not_be_written_is_told(run, monkeypatch):
 
     monkeypatch.setattr("calibrant.calibrators.base.BinaryCalibrator.save", refuse)
     assert answer(run, "fit rows.csv --out map.json") == "map.json: Permission denied"
+
+
+def test_a_folder_that_is_not_ours_is_told_before_the_work(run, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *words: False)
+    assert answer(run, "fit rows.csv --out map.json") == (
+        "--out map.json: nothing may be written into the folder .: name a file in another one"
+    )
 
 
 def test_columns_that_are_called_like_arguments_keep_their_names(run):

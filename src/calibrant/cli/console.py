@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextvars
 import json
+import os
+import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,8 +13,6 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, TypeVar
-
-import typer
 
 PATIENCE = 1.0
 """Seconds of work before progress is shown."""
@@ -23,6 +23,9 @@ GRACE = 5.0
 WIDEST = 100
 """Columns of text, in a terminal that has more."""
 
+WORDS = 12
+"""Columns that words in a table need at least."""
+
 Result = TypeVar("Result")
 
 
@@ -32,8 +35,10 @@ def say(text: str, style: str = "") -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    for line in wrapped(text, min(console.width, WIDEST)):
-        console.print(Text(line, style=style), soft_wrap=True)
+    with console.capture() as said:
+        for line in wrapped(text, min(console.width, WIDEST)):
+            console.print(Text(line, style=style), soft_wrap=True)
+    put(said.get())
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
@@ -53,28 +58,59 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text: int = 1, styles: Sequence[str] = ()
 ) -> None:
-    """Print a table on stdout; the first ``text`` columns are words, the others numbers."""
+    """Print a table on stdout; the first ``text`` columns are words, the others numbers, which are never cut.
+
+    In a terminal that is too narrow for it each row is a paragraph.
+    """
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    made = Table(box=None, pad_edge=False, padding=(0, 1 if console.width < WIDEST else 2, 0, 0), header_style="bold")
-    for place, name in enumerate(columns):
-        made.add_column(name, justify="left" if place < text else "right", overflow="fold", no_wrap=place >= text)
+    gap = 1 if console.width < WIDEST else 2
+    made = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    width = 2 + gap * (len(columns) - 1)
+    for place, (name, *cells) in enumerate(zip(columns, *rows, strict=True)):
+        longest = max(map(cell_len, (name, *cells)))
+        least = min(longest, WORDS) if place < text else longest
+        made.add_column(name, justify="left" if place < text else "right", overflow="fold", min_width=least)
+        width += least
+    if title:
+        say(f"\n{title}")
+    if width > console.width:
+        for row, style in zip_longest(rows, styles, fillvalue=""):
+            say(_paragraph(columns, row, text), str(style))
+        return
     for row, style in zip_longest(rows, styles, fillvalue=""):
         made.add_row(*(Text(cell) for cell in row), style=str(style))
-    if title:
-        console.print(Text(f"\n{title}"), soft_wrap=True)
-    console.print(Padding(made, (0, 0, 0, 2), expand=False))
+    with console.capture() as drawn:
+        console.print(Padding(made, (0, 0, 0, 2), expand=False))
+    put(drawn.get())
+
+
+def _paragraph(columns: Sequence[str], row: Sequence[str], text: int) -> str:
+    """A row of a table as words, and below them the numbers with their names."""
+    words = "  " + ", ".join(filter(None, row[:text]))
+    numbers = "; ".join(f"{name} {cell}" for name, cell in zip(columns[text:], row[text:], strict=True) if cell)
+    return f"{words}\n    {numbers}" if text else f"  {numbers}"
+
+
+def put(text: str) -> None:
+    """Write on stdout; when nobody reads on, the exit code still says what was found."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def show_json(data: Any) -> None:
     """Print plain data as strict JSON on stdout."""
     from calibrant.verdict.verdict import plain
 
-    typer.echo(json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False))
+    put(json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def complain(sentence: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import secrets
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrant.cli import console
-from calibrant.cli.wording import Mistake, of_duckdb
+from calibrant.cli.numbers import with_numbers
+from calibrant.cli.wording import Mistake, in_shell, of_duckdb
 
 if TYPE_CHECKING:
     from calibrant.export.document import Calibration
@@ -77,6 +77,9 @@ def _matches(pattern: str) -> list[str]:
         raise Mistake(f"{pattern} is a tally store, and rows are needed: name their files")
     if os.path.isdir(pattern):
         raise Mistake(f"{pattern} is a folder and no tally store: name its files, as in {_inside(pattern)}")
+    if pattern == "-" or (os.path.exists(pattern) and not os.path.isfile(pattern)):
+        what = "standard input" if pattern == "-" else f"{pattern} is no plain file and"
+        raise Mistake(f"{what} is not read: write the rows to a file first")
     if os.path.exists(pattern):
         return [pattern]
     if "://" in pattern:
@@ -126,47 +129,52 @@ def read_rows(
         Columns that must be there, by the option that names them.
     numbers
         Columns of a CSV to be read as doubles where they look like whole numbers: types are guessed from the first
-        20,480 rows, and a later 0.5 would be rounded without a word.
+        20,480 rows, and a later 0.5 would be rounded without a word. So are those that look like text, when what
+        ``where`` left are numbers.
     as_text
-        Leave the other columns of a CSV as they are written.
+        Leave a CSV as it is written.
     """
     reader = _reader(connection, files, as_text)
     rows = reader({})
     _check_columns(reader, files, rows, columns)
-    if kind_of(files[0]) != "Parquet":
-        types = dict(zip(rows.columns, map(str, rows.types), strict=True))
-        wanted = [name for name in numbers if name is not None]
-        doubles = {name: "DOUBLE" for name in wanted if types[name] in WHOLE_NUMBERS or as_text}
-        rows = reader(doubles) if doubles else rows
-    if where is not None:
-        rows = _filtered(rows, where)
-    if not rows.limit(1).fetchall():
-        if where is not None:
-            raise Mistake(f"{_told(files)} has no row for which --where {shlex.quote(where)} holds: loosen it")
-        raise Mistake(f"{_told(files)} has names of columns and no rows: see how it was written")
-    return rows
+    wanted = [name for name in numbers if name is not None] if kind_of(files[0]) != "Parquet" else []
+    types = dict(zip(rows.columns, map(str, rows.types), strict=True))
+    doubles = {name: "DOUBLE" for name in wanted if types[name] in WHOLE_NUMBERS}
+    rows = reader(doubles) if doubles else rows
+    return with_numbers(_chosen(rows, files, where), wanted)
 
 
-def _filtered(rows: Any, where: str) -> Any:
+def _chosen(rows: Any, files: Sequence[str], where: str | None) -> Any:
+    """The rows for which a condition holds, of which there must be some."""
     import duckdb
 
     try:
-        return rows.filter(where)
+        chosen = rows if where is None else rows.filter(where)
+        ((found,),) = chosen.limit(1).aggregate("count(*)").fetchall()  # no values: DuckDB has moments from pytz
     except duckdb.Error as problem:
+        if where is None or isinstance(problem, duckdb.IOException) or "CSV Error" in str(problem):
+            raise
         why = of_duckdb(str(problem))
-        raise Mistake(f"--where {shlex.quote(where)} is no condition on these columns: {why}") from None
+        raise Mistake(f"--where {in_shell(where)} is no condition on these columns: {why}") from None
+    if not found and where is not None:
+        raise Mistake(f"{_told(files)} has no row for which --where {in_shell(where)} holds: loosen it")
+    if not found:
+        raise Mistake(f"{_told(files)} has names of columns and no rows: see how it was written")
+    return chosen
 
 
 def _reader(connection: Any, files: Sequence[str], as_text: bool) -> Callable[..., Any]:
     """From types of columns, and which files, to a relation."""
 
     def read(types: dict[str, str], some: Sequence[str] = files) -> Any:
-        names, many = [glob.escape(path) for path in some], len(some) > 1
+        names = [glob.escape(path) for path in some]
+        # a folder that is called label=1 says nothing about the column
+        how: dict[str, Any] = {"union_by_name": len(some) > 1, "hive_partitioning": False}
         kind = kind_of(files[0])
         if kind == "Parquet":
-            return connection.read_parquet(names, union_by_name=many)
+            return connection.read_parquet(names, **how)
         tabs = {"sep": "\t"} if kind == "TSV" else {}
-        return connection.read_csv(names, union_by_name=many, dtype=types or None, all_varchar=as_text, **tabs)
+        return connection.read_csv(names, dtype=types or None, all_varchar=as_text, **how, **tabs)
 
     return read
 
@@ -193,6 +201,8 @@ def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, 
 def _advice(name: str, there: Sequence[str], option: str) -> str:
     if len(there) == 1 and any(mark in there[0] for mark in ",;\t"):
         return f"its lines do not split into columns alike; the first reads {there[0]!r}"
+    if all(name == f"column{place}" for place, name in enumerate(there)):
+        return "it has no header line, so write the names of columns above it"
     lower = {column.lower(): column for column in there}
     near = get_close_matches(name.lower(), lower, 1)
     listed = ", ".join(map(repr, there[:SHOWN_COLUMNS])) + (", ..." if len(there) > SHOWN_COLUMNS else "")
@@ -212,6 +222,8 @@ def load_map(path: str) -> Calibration:
         return load(path)
     except FileNotFoundError:
         raise Mistake(f"the map {path} does not exist: make it with calibrant fit ... --out {path}") from None
+    except IsADirectoryError:
+        raise Mistake(f"the map {path} is a folder: name the file that calibrant fit saved") from None
     except DocumentError as problem:
         raise Mistake(f"{path} is damaged, or no map that calibrant saved ({problem}): fit it again") from None
 
@@ -219,7 +231,7 @@ def load_map(path: str) -> Calibration:
 # ---------------------------------------------------------------------------------------------------------- writing
 
 
-def check_output(path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = (), force: bool = True) -> None:
+def check_output(path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = (), force: bool) -> None:
     """Refuse, before any work, an output that cannot or should not be written."""
     if not path.lower().endswith(tuple(suffixes)):
         raise Mistake(f"--out {path}: the end of the name must say what to write, one of {' '.join(suffixes)}")
@@ -228,6 +240,8 @@ def check_output(path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = 
         raise Mistake(f"--out {path}: the folder {folder} does not exist: make it with mkdir -p {folder}")
     if os.path.isdir(path):
         raise Mistake(f"--out {path} is a folder: name a file")
+    if not os.access(folder, os.W_OK):
+        raise Mistake(f"--out {path}: nothing may be written into the folder {folder}: name a file in another one")
     if any(os.path.realpath(path) == os.path.realpath(file) for file in inputs):
         raise Mistake(f"--out {path} is one of the inputs: write to another file")
     if os.path.exists(path) and not force:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def _not_empty(given: Any) -> Any:
+    """Refuse the text of a variable that the shell does not have."""
+    if given == "" or (isinstance(given, list) and "" in given):
+        raise typer.BadParameter("it is empty: give it a value, or leave the option out")
+    return given
 
 
 class KindName(StrEnum):
@@ -32,37 +39,49 @@ Files = Annotated[
 ]
 Where = Annotated[
     str | None,
-    typer.Option("--where", metavar="SQL", help="Only rows for which this holds: 'label IS NOT NULL'."),
+    typer.Option(
+        "--where", callback=_not_empty, metavar="SQL", help="Only rows for which this holds: 'label IS NOT NULL'."
+    ),
 ]
 First = Annotated[
     str | None,
-    typer.Option("--from", metavar="DAY", help="First day of a tally store, as 2026-03-01."),
+    typer.Option("--from", callback=_not_empty, metavar="DAY", help="First day of a tally store, as 2026-03-01."),
 ]
-Last = Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last day of a tally store, included.")]
+Last = Annotated[
+    str | None, typer.Option("--to", callback=_not_empty, metavar="DAY", help="Last day of a tally store, included.")
+]
 
 # The defaults of --score and --label are put in later: None tells that they were not given.
 Score = Annotated[
     str | None,
-    typer.Option("--score", metavar="COL", help="Column of scores. [default: score]"),
+    typer.Option("--score", callback=_not_empty, metavar="COL", help="Column of scores. [default: score]"),
 ]
 Label = Annotated[
     str | None,
-    typer.Option("--label", metavar="COL", help="Column of what happened. [default: label]"),
+    typer.Option("--label", callback=_not_empty, metavar="COL", help="Column of what happened. [default: label]"),
 ]
-Weight = Annotated[str | None, typer.Option("--weight", metavar="COL", help="Column of weights.")]
+Weight = Annotated[str | None, typer.Option("--weight", callback=_not_empty, metavar="COL", help="Column of weights.")]
 Counts = Annotated[bool, typer.Option("--counts", help="Weights are counts: a row of weight 3 is three rows.")]
 By = Annotated[
     list[str] | None,
-    typer.Option("--by", metavar="COL", show_default=False, help="Segments; may be given several times."),
+    typer.Option(
+        "--by", callback=_not_empty, metavar="COL", show_default=False, help="Segments; may be given several times."
+    ),
 ]
-Time = Annotated[str | None, typer.Option("--time", metavar="COL", help="When each row was: date or time.")]
+Time = Annotated[
+    str | None, typer.Option("--time", callback=_not_empty, metavar="COL", help="When each row was: date or time.")
+]
 Groups = Annotated[
     str | None,
-    typer.Option("--groups", metavar="COL", help="Rows that depend on each other: patient, customer."),
+    typer.Option(
+        "--groups", callback=_not_empty, metavar="COL", help="Rows that depend on each other: patient, customer."
+    ),
 ]
 Positive = Annotated[
     str | None,
-    typer.Option("--positive", metavar="VALUE", help="The label that is the event, when not 0 and 1."),
+    typer.Option(
+        "--positive", callback=_not_empty, metavar="VALUE", help="The label that is the event, when not 0 and 1."
+    ),
 ]
 Kind = Annotated[KindName | None, typer.Option("--kind", show_default=False, help="What the scores are.")]
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from calibrant.arrays import CalibrantWarning, InputError, check_rows
 from calibrant.cli import console
 from calibrant.cli.files import connect, find_files, is_store, read_rows
+from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, with_type
 from calibrant.cli.wording import Mistake, in_options
 from calibrant.engine import TallyStore, collect
 from calibrant.export.sql import quote
@@ -22,6 +23,9 @@ Result = TypeVar("Result")
 
 LOOKED_AT = 10_000
 """Rows that are looked at more closely when the whole was refused."""
+
+MINUS_ONE = "labels -1/1 read as 0/1"
+"""What the array checks note about such labels."""
 
 MOST_DISTINCT = 1 << 16
 """Rows from which on log-odds and other real scores are counted on a grid."""
@@ -44,7 +48,8 @@ class Columns:
 
     def with_defaults(self) -> Columns:
         """Columns called score and label where no others are named."""
-        return replace(self, score=self.score or "score", label=self.label or "label")
+        defaults = {name: name for name in ("score", "label") if getattr(self, name) is None}
+        return replace(self, **defaults)  # type: ignore[arg-type]
 
     @property
     def given(self) -> list[str]:
@@ -70,21 +75,26 @@ class Rows:
         quiet: bool = False,
     ) -> None:
         self.columns = of = columns.with_defaults()
+        if of.counts and of.weight is None:
+            raise Mistake("--counts says what weights are: name their column with --weight, or leave --counts out")
         self.quiet = quiet
         self.connection = connect()
         more = dict(more_scores or {})
         numbers = (of.score, of.label, of.weight, *more.values())
 
         def read() -> Any:
-            return read_rows(self.connection, find_files(inputs), more | of.named, numbers=numbers, where=of.where)
+            named = more | of.named
+            rows = read_rows(self.connection, find_files(inputs), named, numbers=numbers, where=of.where)
+            for option, name in ((more or {"--score": of.score}) | {"--weight": of.weight}).items():
+                if name is not None:
+                    refuse_text(rows, name, option)
+            zoned = [name for name in rows.columns if type_of(rows, name) == "TIMESTAMPTZ_NS"]
+            return with_type(rows, zoned, "TIMESTAMPTZ")  # narwhals does not know the other
 
         self.data = console.work(read, self.connection, words="Opening files", quiet=quiet)
-        if of.weight is not None and self._type(of.weight) == "VARCHAR":
-            raise Mistake(f"the column {of.weight!r} (--weight) holds text: name a column of numbers")
 
     def _type(self, name: str | None) -> str:
-        """What DuckDB holds a column in."""
-        return str(dict(zip(self.data.columns, self.data.types, strict=True))[str(name)])
+        return type_of(self.data, str(name))
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -128,7 +138,11 @@ class Rows:
             raise
         except InputError as problem:
             closer = self._look_closely() or str(problem)
-            raise Mistake(in_options(closer, self.columns.score, self.columns.label)) from None
+            if closer != MINUS_ONE:
+                raise Mistake(in_options(closer, self.columns.score, self.columns.label)) from None
+        console.note(MINUS_ONE)
+        self.options["positive"] = 1  # which engines need to be told, and arrays do not
+        return self.run(job)
 
     def _look_closely(self) -> str | None:
         """What the array checks have to say on some rows: they see percentages, swapped columns, labels 1 and 2."""
@@ -145,12 +159,22 @@ class Rows:
             try:
                 found = check_rows(some["s"], some["y"], positive=self._positive(), kind=kind)
             except InputError as problem:
-                return str(problem)
+                return self._missing_label(some["y"].tolist()) or str(problem)
+        if MINUS_ONE in found.notes and self.options["positive"] is None:
+            return MINUS_ONE
         if found.kind == "probability" or kind is not None:
             return None
         low, high = float(found.scores.min()), float(found.scores.max())
         are = "log-odds" if found.kind == "logit" else "scores of another kind"
         return f"scores reach from {low:.6g} to {high:.6g}: if they are {are}, pass kind='{found.kind}'"
+
+    def _missing_label(self, values: list[Any]) -> str | None:
+        """A word for a missing label that makes a third one."""
+        label, found = str(self.columns.label), set(values)
+        words = sorted(value for value in found if isinstance(value, str) and value.strip().lower() in MISSING)
+        if not words or len(found) < 3:
+            return None
+        return f"the column {label!r} (--label) holds {words[0]!r} among labels: {leave_out(label, words[0])}"
 
     def _positive(self) -> Any:
         """The value of ``--positive``, of the type that the labels have."""

@@ -22,7 +22,9 @@ def open_store(
     path: str, by: Sequence[str] | None, kind: str | None, day: str | None, time: str | None, every: str | None
 ) -> TallyStore:
     """The store to add to, when the options say which days the rows are of."""
-    if (day is None) == (time is None):
+    if day is not None and time is not None:
+        raise Mistake("--day and --time both say the day of the rows: pass one of them")
+    if day is None and time is None:
         raise Mistake("--store needs the day of the rows: pass --day 2026-03-01, or --time with a column of days")
     if every is not None:
         raise Mistake("--store keeps days: leave --every out")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Callable
+from functools import cache
 
 from calibrant.arrays import InputError
 
@@ -36,9 +38,12 @@ REWRITES: tuple[tuple[str, Replacement], ...] = (
     (r"kind" + VALUE + "(?: at fit)?", _value("--kind")),
     (r"pass positive= with", "pass --positive with"),
     (r"positive" + VALUE, _value("--positive")),
+    (r"pass weights=[\"']importance[\"']", "leave --counts out"),
     (r"weights=[\"']counts[\"']", "--counts"),
     (r"replace=True", "--replace"),
     (r"name=\.\.\. for", "--name for"),
+    (r"Use bins_from=[\"']part[\"'] or fewer bins", "Use fewer bins"),
+    (r"\b(groups|time)= says that", r"--\1 says that"),
     (r"unless time= or groups= says", "unless --time or --groups says"),
     (r"first= and last=", "--from and --to"),
     (r"first" + VALUE, _value("--from")),
@@ -68,19 +73,17 @@ REWRITES: tuple[tuple[str, Replacement], ...] = (
     (r"divide by 100", "divide the column by 100"),
     (r"so pass y == c for one class c against the rest", "so make a column that is 1 for one class and 0 for the rest"),
     (r"Calibrant's binary calibrators take two classes", "two classes are needed"),
-    (r"(holds text such as '-?\d*,\d+'): .*", r"\1: write decimals with a point"),
-    (r"^(--weight .*)pass the column of numbers", r"\1name the column of weights with --weight"),
     (
-        r"^cluster ids must be integers or strings, got (\w+): .*",
+        r"^cluster ids must be integers or strings, got ([^:]+): .*",
         r"--groups must name a column of whole numbers or text, not of \1",
     ),
-    (r"convert it with astype\(float\)", "write numbers into the file"),
-    (r"pass the column of (?:numbers|scores)", "name the column of scores with --score"),
+    (r"pass connection=\.\.\., or pip install 'calibrant\[sql\]'", 'pip install "calibrant[sql]"'),
+    (r"pass the column of scores", "name the column of scores with --score"),
     (r"^y labels are", "the labels are"),
     (r"^y (has|holds|is)\b", r"the column of --label \1"),
     (r"the frame has", "the file has"),
     (r"counted in the frame", "counted"),
-    (r"(?<![\w.])(-?\d+)\.0(?=[ ,:)])", r"\1"),  # labels of a CSV are read as doubles
+    (r"(?<![\w.])(-?\d+)\.0(?=[ ,:)/]|$)", r"\1"),  # labels of a CSV are read as doubles
 )
 """Patterns in the library's sentences, and the same in options; applied in this order."""
 
@@ -104,9 +107,8 @@ def in_options(text: str, score: str | None = None, label: str | None = None) ->
 def _of_columns(score: str, label: str) -> tuple[tuple[str, Replacement], ...]:
     given = f"--score {shlex.quote(score)} and --label {shlex.quote(label)} look swapped"
     swapped = f"{given}: pass --score {shlex.quote(label)} --label {shlex.quote(score)}"
-    finite = shlex.quote(f"isfinite({_identifier(score)})")
-    arrived = shlex.quote(f"{_identifier(label)} IS NOT NULL")
-    both = shlex.quote(f"isfinite({_identifier(score)}) AND {_identifier(label)} IS NOT NULL")
+    finite = shlex.quote(f"isfinite({identifier(score)})")
+    arrived = shlex.quote(f"{identifier(label)} IS NOT NULL")
     return (
         (r"^scores and y look swapped: .*", lambda _: swapped),
         (r"^scores (has|holds|is)\b", lambda match: f"the column {score!r} {match[1]}"),
@@ -115,17 +117,42 @@ def _of_columns(score: str, label: str) -> tuple[tuple[str, Replacement], ...]:
         (r"^y labels are", lambda _: f"the labels in {label!r} are"),
         (r"of y, which", lambda _: f"in {label!r}, which"),
         (r"drop these rows or repair the score", lambda _: f"repair them, or leave them out with --where {finite}"),
-        (
-            r"missing in ([\d,]+)\): know why they are there .*",
-            lambda match: f"missing in {match[1]}): know why, then leave them out with --where {both}",
-        ),
+        (r"cannot be counted \((.*)\): know why they are there .*", _left_out),
         (r"drop these rows; a label", lambda _: f"leave these rows out with --where {arrived}; a label"),
     )
 
 
-def _identifier(name: str) -> str:
+def _left_out(match: re.Match[str]) -> str:
+    """Rows that cannot be counted, with the condition that leaves them out where all that they lack is a value."""
+    why = re.findall(r"(score |label |weight |)('.*?'|\".*?\") ([^'\"]*?) in [\d,]+(?:, |$)", match[1])
+    told = f"cannot be counted ({match[1]}): know why, then leave them out with --where"
+    if not why or any(problem != "missing" for _, _, problem in why):
+        return told
+    columns = [(role, identifier(ast.literal_eval(name))) for role, name, _ in why]
+    tests = [f"isfinite({name})" if role in ("score ", "weight ") else f"{name} IS NOT NULL" for role, name in columns]
+    return f"{told} {in_shell(' AND '.join(tests))}"
+
+
+def in_shell(text: str) -> str:
+    """A text as one word of a shell, in double quotes where it has single ones."""
+    return f'"{text}"' if "'" in text and not re.search(r'["$`\\!]', text) else shlex.quote(text)
+
+
+def identifier(name: str) -> str:
     """A column as SQL writes it."""
-    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+    from calibrant.export.sql import quote
+
+    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in _reserved()
+    return name if plain else quote(name, "duckdb")
+
+
+@cache
+def _reserved() -> set[str]:
+    """Words that are no names of columns in SQL, such as group and order."""
+    import duckdb
+
+    words = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+    return {word for (word,) in duckdb.connect().execute(words).fetchall()}
 
 
 NO_PARQUET = re.compile(r"[Ff]ile '(.+?)' too small to be a Parquet|(?:No magic bytes found|Footer length).* '(.+?)'")

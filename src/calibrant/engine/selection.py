@@ -163,13 +163,13 @@ def _score(column: nw.Expr, dtype: Any, name: str, ends: tuple[float, float]) ->
 
 def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
     column, dtype = nw.col(place), rows.collect_schema()[place]
-    if positive is not None or dtype in (nw.String, nw.Categorical, nw.Enum):
+    if positive is not None or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Boolean):
         missing = column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
-        found = _event(rows.select(place).filter(~missing), place, name, positive)
+        found = [True]  # compared, not cast: DuckDB would hand the cast to its reader of CSV, where "yes" is no number
+        if positive is not None or dtype != nw.Boolean:
+            found = _event(rows.select(place).filter(~missing), place, name, positive)
         y = nw.when(column == found[0]).then(1).otherwise(0) if found else nw.when(missing).then(0).otherwise(0)
         return _Part("label", y.cast(nw.Int8), ~missing, {f"label {name!r} missing": missing}, narrow=True)
-    if dtype == nw.Boolean:
-        column, dtype = column.cast(nw.Int8), nw.Int8()
     y = column if dtype.is_integer() else column.cast(nw.Float64)
     missing = y.is_null() if dtype.is_integer() else y.is_null() | y.is_nan()
     good = y.is_between(0, 1) if dtype.is_integer() else (y == 0.0) | (y == 1.0)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from calibrant.cli import console, options
+
+if TYPE_CHECKING:
+    from calibrant.export.document import Calibration
 
 
 @dataclass(frozen=True)
@@ -50,17 +53,23 @@ def apply(
       calibrant apply new.parquet --map map.json --score p --out scored.parquet
     """
     from calibrant.cli import files as disk
+    from calibrant.cli.numbers import refuse_text
     from calibrant.engine import apply as with_map
 
     inputs = disk.find_files(files)
     disk.check_output(out, list(disk.KINDS), inputs=inputs, force=force)
     calibration = disk.load_map(map_)
-    connection, column = disk.connect(), score or "score"
+    connection, column = disk.connect(), "score" if score is None else score
 
     def run() -> Written:
         as_text = "Parquet" not in (disk.kind_of(inputs[0]), disk.kind_of(out))  # as written: 007 stays 007
-        rows = disk.read_rows(connection, inputs, {"--score": column}, numbers=[column], where=where, as_text=as_text)
-        mapped = with_map(calibration, rows, column, name=name)
+        numbers = [] if as_text else [column]
+        rows = disk.read_rows(connection, inputs, {"--score": column}, numbers=numbers, where=where, as_text=as_text)
+        if as_text:
+            mapped = _over_text(calibration, rows, column, name)
+        else:
+            refuse_text(rows, column, "--score")
+            mapped = with_map(calibration, rows, column, name=name)
         kind = "probability" if calibration.provenance is None else calibration.provenance.kind
         with disk.written(mapped, out) as path:
             return _inspect(connection, path, out, column, name, kind)
@@ -72,18 +81,33 @@ def apply(
         console.say(str(written))
 
 
+def _over_text(calibration: Calibration, rows: Any, score: str, name: str) -> Any:
+    """The map over scores that stay as they are written."""
+    from calibrant.engine import apply as with_map
+    from calibrant.engine.columns import fresh_name
+    from calibrant.export.sql import quote
+
+    number = fresh_name(rows, "score as a number")
+    read = rows.project(f"*, TRY_CAST({quote(score, 'duckdb')} AS DOUBLE) AS {quote(number, 'duckdb')}")
+    return with_map(calibration, read, number, name=name).project(f"* EXCLUDE ({quote(number, 'duckdb')})")
+
+
 def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: str) -> Written:
     """Look at what was written; refuse scores that the map was not made for, which SQL holds at its ends in silence."""
-    from calibrant.cli.files import read_rows
+    from calibrant.cli.files import kind_of, read_rows
+    from calibrant.cli.numbers import text_found
     from calibrant.cli.wording import Mistake
     from calibrant.export.sql import quote
 
-    rows = read_rows(connection, [path], {}, numbers=[score, name])
-    s, p = (f"CAST({quote(column, 'duckdb')} AS DOUBLE)" for column in (score, name))
+    rows = read_rows(connection, [path], {}, as_text=kind_of(path) != "Parquet")
+    s, p = (f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)" for column in (score, name))
+    text = f"any_value({quote(score, 'duckdb')}) FILTER (WHERE {s} IS NULL)"  # of what is not NULL itself
     outside = f"NOT isnan({s}) AND ({s} < 0 OR {s} > 1)" if kind == "probability" else f"isinf({s})"
     finite = f"FILTER (WHERE isfinite({s}))"
     sums = f"count(*), count({p}), avg({s}) {finite}, avg({p}), count(*) FILTER (WHERE {outside}), min({s}), max({s})"
-    ((total, mapped, before, after, bad, low, high),) = rows.aggregate(sums).fetchall()
+    ((total, mapped, before, after, bad, low, high, word),) = rows.aggregate(f"{sums}, {text}").fetchall()
+    if word is not None:
+        raise text_found(score, "--score", word)
     if bad:
         raise Mistake(
             f"{bad:,} of {total:,} scores in {score!r} are outside what the map was fitted on, {kind} scores (they "

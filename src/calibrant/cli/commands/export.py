@@ -31,10 +31,14 @@ def export(
         typer.Option("--out", "-o", metavar="FILE", help="Where to write: .sql or .onnx. Without: print SQL."),
     ] = None,
     dialect: Annotated[
-        str, typer.Option("--dialect", metavar="NAME", help="SQL: duckdb, postgres, spark, sqlite, ...")
-    ] = "duckdb",
+        str | None,
+        typer.Option("--dialect", metavar="NAME", help="SQL: duckdb, postgres, spark, sqlite, ... [default: duckdb]"),
+    ] = None,
     score: options.Score = None,
-    dtype: Annotated[Precision, typer.Option("--dtype", help="ONNX: the type of scores.")] = Precision.float32,
+    dtype: Annotated[
+        Precision | None,
+        typer.Option("--dtype", show_default=False, help="ONNX: the type of scores. [default: float32]"),
+    ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -51,23 +55,37 @@ def export(
     """
     from calibrant.cli.files import check_output, load_map
 
-    calibration, column = load_map(map_), score or "score"
+    calibration = load_map(map_)
     if out is not None:
         check_output(out, [".sql", ".onnx"], inputs=[map_], force=force)
+    model = out is not None and out.lower().endswith(".onnx")
+    _refuse_ignored(model, {"--dialect": dialect, "--score": score} if model else {"--dtype": dtype}, force, out)
 
     def run() -> tuple[Proof, str | None]:
-        if out is not None and out.lower().endswith(".onnx"):
-            return calibration.export_onnx(out, str(dtype)), None  # type: ignore[arg-type]
-        return _sql(calibration, out, column, dialect)
+        if out is not None and model:
+            return calibration.export_onnx(out, "float32" if dtype is None else dtype.value), None
+        return _sql(calibration, out, "score" if score is None else score, dialect or "duckdb")
 
     proof, expression = console.work(run, words="Proving", quiet=quiet or as_json)
     if as_json:
         console.show_json({"out": out, "expression": expression, "proof": asdict(proof)})
     elif out is None:
-        typer.echo(expression)
+        console.put(f"{expression}\n")
         console.note(str(proof))
     else:
         console.say(f"Wrote {out}. {proof}")
+
+
+def _refuse_ignored(model: bool, given: dict[str, str | None], force: bool, out: str | None) -> None:
+    """Refuse options that say nothing about what is written."""
+    from calibrant.cli.wording import Mistake
+
+    for option, value in given.items():
+        if value is not None:
+            there, other = ("ONNX", ".sql") if model else ("SQL", ".onnx")
+            raise Mistake(f"{option} says nothing about {there}: leave it out, or write --out with {other} at its end")
+    if force and out is None:
+        raise Mistake("--force goes with --out: name the file to overwrite")
 
 
 def _sql(calibration: Calibration, out: str | None, column: str, dialect: str) -> tuple[Proof, str]:

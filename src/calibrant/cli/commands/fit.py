@@ -49,6 +49,7 @@ def fit(
     where: options.Where = None,
     first: options.First = None,
     last: options.Last = None,
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -64,7 +65,7 @@ def fit(
     from calibrant.cli.source import Columns, Days, open_source
     from calibrant.cli.wording import in_options
 
-    check_output(out, [".json"])
+    check_output(out, [".json"], force=force)
     calibrator = _calibrator(method, {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha})
     columns = Columns(score, label, weight, counts, None, time, groups, positive, kind, where)
     source = open_source(files, columns, first, last, quiet=quiet or as_json)

@@ -61,7 +61,7 @@ def plan(
         alpha,
         mode=mode.value,
         scheme=scheme.value,
-        scores=_read(scores, score or "score", where),
+        scores=_read(scores, score, where),
     )
     if as_json:
         console.show_json(asdict(made))
@@ -72,16 +72,23 @@ def plan(
         console.table("Bins of these scores", ["mean score", "about rows", "interval width"], rows, text=0)
 
 
-def _read(inputs: list[str] | None, score: str, where: str | None) -> Any:
+def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any:
     """The scores of a file in memory."""
+    from calibrant.cli.wording import Mistake
+
     if not inputs:
+        for option, value in (("--score", score), ("--where", where)):
+            if value is not None:
+                raise Mistake(f"{option} is about a file of scores: name it with --scores, or leave {option} out")
         return None
     from calibrant.cli.files import connect, find_files, read_rows
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.numbers import refuse_text
     from calibrant.engine import collect
     from calibrant.export.sql import quote
 
+    score = "score" if score is None else score
     rows = read_rows(connect(), find_files(inputs), {"--score": score}, numbers=[score], where=where)
+    refuse_text(rows, score, "--score")
     values = collect(rows.project(f"{quote(score, 'duckdb')} AS score"))["score"]
     missing = int((values != values).sum()) if values.dtype.kind == "f" else 0
     if missing:

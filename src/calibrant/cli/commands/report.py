@@ -37,13 +37,15 @@ def report(
     last: options.Last = None,
     tolerance: options.Tolerance = "0.2",
     seed: options.Seed = 0,
+    force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write all about the calibration of some scores on one page.
 
     Verdict, picture, tables by score, segment and period, losses, errors and tests; as HTML that loads nothing from
-    elsewhere, as Markdown, or as JSON. The numbers are the same in all styles.
+    elsewhere, as Markdown, or as JSON. The numbers are the same in all styles. The picture in HTML is drawn by
+    matplotlib: pip install "calibrant[plot]".
 
     Example:
       calibrant report rows.parquet --score p --label bad --out report.html
@@ -53,7 +55,7 @@ def report(
     from calibrant.reporting import report as write
 
     limits = options.tolerance_of(tolerance)
-    check_output(out, [".html", ".md", ".json"])
+    check_output(out, [".html", ".md", ".json"], force=force)
     columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where)
     source = open_source(files, columns, first, last, quiet=quiet or as_json)
 

@@ -65,7 +65,9 @@ def tally(
     from calibrant.cli.wording import Mistake
 
     if out is not None:
-        disk.check_output(out, list(disk.KINDS), force=force)
+        disk.check_output(out, list(disk.KINDS), inputs=disk.find_files(files), force=force)
+    elif force:
+        raise Mistake("--force goes with --out: name the file to overwrite")
     if store is None and (day is not None or replace):
         raise Mistake(f"{'--replace' if replace else '--day'} goes with --store: name the folder of a tally store")
     if every is not None and time is None:
