@@ -14,7 +14,7 @@ _HOMES = {
     "CalibratedClassifier": "calibrators.classifier",
     "Calibration": "export.document",
     "Certificate": "guarantees.certificates",
-    "DocumentError": "export.document",
+    "DocumentError": "export.errors",
     "Grid": "numerics",
     "GroupedTally": "tallies",
     "HistogramBinning": "calibrators.binning",
@@ -24,7 +24,7 @@ _HOMES = {
     "LabelShift": "shift",
     "LevelShift": "calibrators.parametric",
     "MapDisplay": "displays",
-    "ParityError": "export.proof",
+    "ParityError": "export.errors",
     "PlanDisplay": "displays",
     "PlattScaling": "calibrators.parametric",
     "Refusal": "guarantees.certificates",
@@ -52,7 +52,7 @@ _HOMES = {
     "shift_to": "shift",
     "tally": "engine",
     "threshold": "decisions",
-    "verify": "export.proven",
+    "verify": "export.verifying",
 }
 
 __all__ = sorted(_HOMES)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from calibrant.export.document import Calibration, DocumentError
+from calibrant.export.document import Calibration
+from calibrant.export.errors import DocumentError
 
 GOLDEN = Path(__file__).parent / "golden"
 TEXTS = [path.read_bytes() for path in sorted(GOLDEN.glob("v*/*.json")) if path.name != "images.json"]

@@ -18,9 +18,10 @@ from tests.engine.postgres import USER, Server
 import calibrant as cb
 from calibrant.arrays import InputError
 from calibrant.export import proof, proven, reading
-from calibrant.export.document import DocumentError
-from calibrant.export.proven import SqlFile, verify
+from calibrant.export.errors import DocumentError
+from calibrant.export.proven import SqlFile
 from calibrant.export.sql import to_sql
+from calibrant.export.verifying import verify
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 
 duckdb = pytest.importorskip("duckdb")
@@ -52,13 +53,16 @@ def test_a_file_holds_the_expression_and_its_proof(tmp_path: Path, dialect: str,
     assert text.splitlines()[-1] == calibration.to_sql("score", dialect)
     assert str(made) in text
     assert ("not run on" in made.engine) == (dialect not in ("duckdb", "sqlite"))
-    assert SqlFile.parse(text) == SqlFile(calibration, "score", dialect, calibration.to_sql("score", dialect), made)
+    file = SqlFile.parse(text)
+    assert (file.column, file.dialect, file.proof) == ("score", dialect, made)
+    assert file.expression == calibration.to_sql("score", dialect)
+    assert cb.Calibration.from_json(file.document) == calibration
     assert verify(path) == made
 
 
 def test_the_certificate_travels_with_the_file(tmp_path: Path, binning: cb.HistogramBinning) -> None:
     binning.calibration_.export_sql(tmp_path / "risk.sql", "score")
-    found = SqlFile.parse((tmp_path / "risk.sql").read_text()).calibration
+    found = cb.Calibration.from_json(SqlFile.parse((tmp_path / "risk.sql").read_text()).document)
     assert found.to_json() == binning.calibration_.to_json()
     assert isinstance(found.certificate, cb.Certificate)
 
@@ -294,7 +298,7 @@ def _file() -> str:
     engine = proven.engine_at_hand("sqlite")
     calibration = cb.Calibration(STEPS)
     text = calibration.to_sql("score", "sqlite")
-    return str(SqlFile(calibration, "score", "sqlite", text, proven.prove_sql(STEPS, text, "score", engine)))
+    return str(SqlFile(calibration.to_json(), "score", "sqlite", text, proven.prove_sql(STEPS, text, "score", engine)))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

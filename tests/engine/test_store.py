@@ -24,7 +24,7 @@ from calibrant.calibrators.binning import FIXED_SOURCE
 from calibrant.engine import day_files
 from calibrant.engine import store as store_module
 from calibrant.engine.store import TallyStore
-from calibrant.export.document import DocumentError
+from calibrant.export.errors import DocumentError
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, Cells, GroupedTally, Tally
 

@@ -216,7 +216,8 @@ def _told(files: Sequence[str]) -> str:
 
 def load_map(path: str) -> Calibration:
     """A stored map."""
-    from calibrant.export.document import DocumentError, load
+    from calibrant.export.document import load
+    from calibrant.export.errors import DocumentError
 
     try:
         return load(path)

@@ -44,8 +44,7 @@ def sentence(problem: Exception) -> str:
     """What to tell the user about an exception: the problem and the fix."""
     from calibrant.arrays import InputError
     from calibrant.cli.wording import Mistake, in_options, of_duckdb
-    from calibrant.export.document import DocumentError
-    from calibrant.export.proof import ParityError
+    from calibrant.export.errors import DocumentError, ParityError
 
     duckdb = sys.modules.get("duckdb")  # which may be what is missing
     if isinstance(problem, Mistake):

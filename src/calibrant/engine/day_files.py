@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError, Kind
-from calibrant.export.document import DocumentError
+from calibrant.export.errors import DocumentError
 from calibrant.numerics import POSITION_BITS, Grid, Ints
 from calibrant.tallies import Cells, GroupedTally, Tally
 

@@ -40,7 +40,7 @@ from calibrant.engine.day_files import (
 )
 from calibrant.engine.frames import Unusable, tally
 from calibrant.engine.selection import Weighting
-from calibrant.export.document import DocumentError
+from calibrant.export.errors import DocumentError
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Kind, check_scores
+from calibrant.export.errors import DocumentError
 from calibrant.export.sql import to_sql
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.provenance import Provenance, Sampling, Weighting
@@ -33,10 +34,6 @@ FORMAT = 1
 """Version of the document. Readers for every earlier number stay for ever."""
 
 MAX_DEPTH = 16
-
-
-class DocumentError(ValueError):
-    """The document is not one that Calibrant wrote, or it was damaged."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class Calibration:
         """
         from calibrant.export.proven import write_sql  # here, so that reading a document loads no engine
 
-        return write_sql(self, path, column, dialect, connection)
+        return write_sql(self.map, self.to_json(), path, column, dialect, connection)
 
     def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
         """The map as an ONNX model from ``score`` to ``calibrated``, checked in onnxruntime, with the proof inside.
@@ -103,7 +100,7 @@ class Calibration:
         """
         from calibrant.export.proven import proven_model
 
-        return proven_model(self, dtype, shape)
+        return proven_model(self.map, self.to_json(), dtype, shape)
 
     def export_onnx(
         self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
@@ -111,7 +108,7 @@ class Calibration:
         """Write :meth:`to_onnx` to ``path``; it is not written if a result is off."""
         from calibrant.export.proven import write_onnx
 
-        return write_onnx(self, path, dtype, shape)
+        return write_onnx(self.map, self.to_json(), path, dtype, shape)
 
     def to_json(self) -> str:
         """The document as text; numbers survive bit for bit."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.export.errors import ParityError
 from calibrant.export.sql import knots_of
 from calibrant.maps import ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import CLAMP, Floats
@@ -28,10 +29,6 @@ MOST_KNOTS = 20_000
 
 EDGES = (0.0, -0.0, 5e-324, 1e-310, 2.3e-308, 1e-300, 1e-17, 2.0**-53, 2.0**-32, 0.25, 0.5, 0.75, 1 - 2.0**-32, 1.0)
 OUTSIDE = (-5e-324, -0.25, 1.0 + 2.0**-52, 1.5, 40.0, -745.0, 1e300, -1e300, np.inf, -np.inf)
-
-
-class ParityError(ValueError):
-    """The export does not give what the map gives, so it was not written."""
 
 
 @dataclass(frozen=True)

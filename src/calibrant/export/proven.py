@@ -1,4 +1,4 @@
-"""Exports that carry their proof: SQL files and ONNX models, checked before they are written and whenever you like."""
+"""Exports that carry their proof: SQL files and ONNX models, checked before they are written."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
 from calibrant.export.dialects import dialect_named
-from calibrant.export.document import Calibration, DocumentError
+from calibrant.export.errors import DocumentError, ParityError
 from calibrant.export.onnx import INPUT, OUTPUT, Precision, Shape, to_onnx
-from calibrant.export.proof import ParityError, Proof, compare, proof_scores
+from calibrant.export.proof import Proof, compare, proof_scores
 from calibrant.export.reading import reader
 from calibrant.export.running import Engine, Values, engine_of
 from calibrant.export.sql import to_sql
@@ -42,57 +42,8 @@ QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]"
 """Text and names, in which anything may stand."""
 
 
-def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None) -> Proof:
-    """Repeat the proof of an export: on your own engine, or on the one at hand.
-
-    The scores are the edges, both neighbours of every knot, NaN, NULL and 10^5 random ones; one SELECT runs, nothing is
-    written. The text of a ``.sql`` file is run as it stands: verify what you would run.
-
-    Parameters
-    ----------
-    export
-        A file that ``export_sql`` or ``export_onnx`` wrote, or a model that ``to_onnx`` made.
-    connection
-        For SQL, a connection of DuckDB, sqlite3, psycopg, psycopg2, pg8000 or SQLAlchemy, or a Spark session. For
-        ONNX, an ``onnxruntime.InferenceSession`` of the same model, with the provider that you deploy to. By default
-        DuckDB and SQLite in memory, onnxruntime on the CPU, and for other dialects the text as sqlglot reads it.
-
-    Returns
-    -------
-    Proof
-        Prints itself as a sentence.
-
-    Raises
-    ------
-    ParityError
-        If a result is off: by one bit for maps that only compare and copy, by 1e-12 of itself for smooth ones.
-
-    Examples
-    --------
-    >>> import sqlite3
-    >>> from calibrant import Calibration
-    >>> from calibrant.maps import StepMap
-    >>> _ = Calibration(StepMap([0.5], [0.1, 0.8])).export_sql("risk.sql", "score", dialect="sqlite")
-    >>> print(verify("risk.sql", sqlite3.connect(":memory:")))
-    Compared on SQLite ... scores: all results are the same to the last bit.
-    """
-    if not isinstance(export, str | PathLike):
-        return _verify_model(export.SerializeToString(), connection)
-    path = Path(export)
-    if path.suffix.lower() == ".onnx":
-        return _verify_model(path.read_bytes(), connection)
-    file = SqlFile.parse(_read_text(path))
-    if connection is None:
-        with _own_errors("the expression in the file"):
-            return prove_sql(file.calibration.map, file.expression, file.column, engine_at_hand(file.dialect))
-    engine = engine_of(connection)
-    if engine.dialect != file.dialect:
-        raise InputError(f"the file is written for {file.dialect}, the connection is one of {engine.dialect}")
-    return prove_sql(file.calibration.map, file.expression, file.column, engine)
-
-
 @contextmanager
-def _own_errors(what: str, kind: type[ValueError] = DocumentError) -> Iterator[None]:
+def own_errors(what: str, kind: type[ValueError] = DocumentError) -> Iterator[None]:
     """On the engine at hand, errors are about the export and nothing else."""
     try:
         yield
@@ -110,7 +61,7 @@ def _own_errors(what: str, kind: type[ValueError] = DocumentError) -> Iterator[N
 class SqlFile:
     """An expression below comments that hold what is needed to prove it again."""
 
-    calibration: Calibration
+    document: str
     column: str
     dialect: str
     expression: str
@@ -122,7 +73,7 @@ class SqlFile:
             PROOF: asdict(self.proof),
             COLUMN: self.column,
             DIALECT: self.dialect,
-            DOCUMENT: json.loads(self.calibration.to_json()),
+            DOCUMENT: json.loads(self.document),
         }
         lines = [
             f"-- Calibrated probability from the column {json.dumps(self.column)}, in the SQL of {self.dialect}, by "
@@ -150,9 +101,7 @@ class SqlFile:
             expression = "\n".join(lines[len(head) :]).removesuffix("\n")
             if ";" in QUOTED.sub("", expression):
                 raise DocumentError("the file holds more than one expression: it was changed after export_sql wrote it")
-            return cls(
-                Calibration.from_json(held[DOCUMENT]), column, dialect, expression, Proof.from_dict(values[PROOF])
-            )
+            return cls(held[DOCUMENT], column, dialect, expression, Proof.from_dict(values[PROOF]))
         except DocumentError:
             raise
         except (ValueError, TypeError, KeyError, RecursionError) as problem:
@@ -160,19 +109,19 @@ class SqlFile:
 
 
 def write_sql(
-    calibration: Calibration, path: str | PathLike[str], column: str, dialect: str, connection: Any = None
+    map_: Map, document: str, path: str | PathLike[str], column: str, dialect: str, connection: Any = None
 ) -> Proof:
     """See :meth:`Calibration.export_sql`."""
-    expression = to_sql(calibration.map, column, dialect)
+    expression = to_sql(map_, column, dialect)
     if connection is None:
-        with _own_errors(f"the expression, in the SQL of {dialect},", InputError):
-            proof = prove_sql(calibration.map, expression, column, engine_at_hand(dialect))
+        with own_errors(f"the expression, in the SQL of {dialect},", InputError):
+            proof = prove_sql(map_, expression, column, engine_at_hand(dialect))
     else:
         engine = engine_of(connection)
         if engine.dialect != dialect:
             raise InputError(f"dialect is {dialect}, the connection is one of {engine.dialect}")
-        proof = prove_sql(calibration.map, expression, column, engine)
-    Path(path).write_text(str(SqlFile(calibration, column, dialect, expression, proof)), encoding="utf-8", newline="\n")
+        proof = prove_sql(map_, expression, column, engine)
+    Path(path).write_text(str(SqlFile(document, column, dialect, expression, proof)), encoding="utf-8", newline="\n")
     return proof
 
 
@@ -210,40 +159,27 @@ def engine_at_hand(dialect: str) -> Engine:
 # --------------------------------------------------------------------------------------------------------------- ONNX
 
 
-def proven_model(calibration: Calibration, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
+def proven_model(map_: Map, document: str, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
     """See :meth:`Calibration.to_onnx`."""
-    model = to_onnx(calibration.map, dtype, shape=shape)
-    proof = _prove_model(calibration.map, _session(model.SerializeToString()))
-    held = {PROOF: json.dumps(asdict(proof), allow_nan=False), DOCUMENT: calibration.to_json()}
+    model = to_onnx(map_, dtype, shape=shape)
+    proof = prove_model(map_, session_of(model.SerializeToString()))
+    held = {PROOF: json.dumps(asdict(proof), allow_nan=False), DOCUMENT: document}
     for name, value in held.items():
         entry = model.metadata_props.add()
         entry.key, entry.value = f"{METADATA}{name}", value
     return model
 
 
-def write_onnx(calibration: Calibration, path: str | PathLike[str], dtype: Precision, shape: Shape | None) -> Proof:
+def write_onnx(map_: Map, document: str, path: str | PathLike[str], dtype: Precision, shape: Shape | None) -> Proof:
     """See :meth:`Calibration.export_onnx`."""
-    model = proven_model(calibration, dtype, shape)
+    model = proven_model(map_, document, dtype, shape)
     Path(path).write_bytes(model.SerializeToString(deterministic=True))
     (proof,) = (entry.value for entry in model.metadata_props if entry.key == f"{METADATA}{PROOF}")
     return Proof.from_dict(json.loads(proof))
 
 
-def _verify_model(data: bytes, session: Any) -> Proof:
-    with _own_errors("the model"):
-        stored = _session(data)
-        document = _document(stored)
-        map_ = Calibration.from_json(document).map
-        if session is None:
-            return _prove_model(map_, stored)
-    if type(session).__module__.partition(".")[0] != "onnxruntime":
-        raise InputError("an ONNX model is verified in onnxruntime: pass an onnxruntime.InferenceSession, or nothing")
-    if _document(session) != document:
-        raise InputError("the session holds another model than the one to be verified: open it on the same file")
-    return _prove_model(map_, session)
-
-
-def _prove_model(map_: Map, session: Any) -> Proof:
+def prove_model(map_: Map, session: Any) -> Proof:
+    """The proof that a session of onnxruntime gives what the map gives, or a :class:`ParityError`."""
     import onnxruntime
 
     (score,) = session.get_inputs()
@@ -270,7 +206,8 @@ def _in_shape(scores: NDArray[Any], shape: Sequence[int | str | None]) -> list[N
     return [filled.reshape(fixed)]
 
 
-def _session(data: bytes) -> Any:
+def session_of(data: bytes) -> Any:
+    """The model in onnxruntime, on the CPU."""
     try:
         import onnxruntime
     except ImportError:
@@ -278,17 +215,3 @@ def _session(data: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-
-
-def _document(session: Any) -> str:
-    held = session.get_modelmeta().custom_metadata_map
-    if f"{METADATA}{DOCUMENT}" not in held:
-        raise DocumentError("this is no ONNX model that Calibrant exported: it holds no calibration")
-    return str(held[f"{METADATA}{DOCUMENT}"])
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")  # line ends inside a name stay as they are
-    except UnicodeDecodeError:
-        raise DocumentError(f"{path.name} is no SQL file that export_sql wrote: it is not text") from None

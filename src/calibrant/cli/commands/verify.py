@@ -24,7 +24,7 @@ def verify(
       calibrant verify map.sql
     """
     from calibrant.cli.wording import Mistake
-    from calibrant.export.proven import verify as prove
+    from calibrant.export.verifying import verify as prove
 
     def run() -> object:
         try:

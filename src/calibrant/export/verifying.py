@@ -1,0 +1,104 @@
+"""The proof of an export, repeated."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calibrant.arrays import InputError
+from calibrant.export.document import Calibration
+from calibrant.export.errors import DocumentError
+from calibrant.export.proof import Proof
+from calibrant.export.proven import (
+    DOCUMENT,
+    METADATA,
+    SqlFile,
+    engine_at_hand,
+    own_errors,
+    prove_model,
+    prove_sql,
+    session_of,
+)
+from calibrant.export.running import engine_of
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None) -> Proof:
+    """Repeat the proof of an export: on your own engine, or on the one at hand.
+
+    The scores are the edges, both neighbours of every knot, NaN, NULL and 10^5 random ones; one SELECT runs, nothing is
+    written. The text of a ``.sql`` file is run as it stands: verify what you would run.
+
+    Parameters
+    ----------
+    export
+        A file that ``export_sql`` or ``export_onnx`` wrote, or a model that ``to_onnx`` made.
+    connection
+        For SQL, a connection of DuckDB, sqlite3, psycopg, psycopg2, pg8000 or SQLAlchemy, or a Spark session. For
+        ONNX, an ``onnxruntime.InferenceSession`` of the same model, with the provider that you deploy to. By default
+        DuckDB and SQLite in memory, onnxruntime on the CPU, and for other dialects the text as sqlglot reads it.
+
+    Returns
+    -------
+    Proof
+        Prints itself as a sentence.
+
+    Raises
+    ------
+    ParityError
+        If a result is off: by one bit for maps that only compare and copy, by 1e-12 of itself for smooth ones.
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> from calibrant import Calibration
+    >>> from calibrant.maps import StepMap
+    >>> _ = Calibration(StepMap([0.5], [0.1, 0.8])).export_sql("risk.sql", "score", dialect="sqlite")
+    >>> print(verify("risk.sql", sqlite3.connect(":memory:")))
+    Compared on SQLite ... scores: all results are the same to the last bit.
+    """
+    if not isinstance(export, str | PathLike):
+        return _verify_model(export.SerializeToString(), connection)
+    path = Path(export)
+    if path.suffix.lower() == ".onnx":
+        return _verify_model(path.read_bytes(), connection)
+    file = SqlFile.parse(_read_text(path))
+    map_ = Calibration.from_json(file.document).map
+    if connection is None:
+        with own_errors("the expression in the file"):
+            return prove_sql(map_, file.expression, file.column, engine_at_hand(file.dialect))
+    engine = engine_of(connection)
+    if engine.dialect != file.dialect:
+        raise InputError(f"the file is written for {file.dialect}, the connection is one of {engine.dialect}")
+    return prove_sql(map_, file.expression, file.column, engine)
+
+
+def _verify_model(data: bytes, session: Any) -> Proof:
+    with own_errors("the model"):
+        stored = session_of(data)
+        document = _document(stored)
+        map_ = Calibration.from_json(document).map
+        if session is None:
+            return prove_model(map_, stored)
+    if type(session).__module__.partition(".")[0] != "onnxruntime":
+        raise InputError("an ONNX model is verified in onnxruntime: pass an onnxruntime.InferenceSession, or nothing")
+    if _document(session) != document:
+        raise InputError("the session holds another model than the one to be verified: open it on the same file")
+    return prove_model(map_, session)
+
+
+def _document(session: Any) -> str:
+    held = session.get_modelmeta().custom_metadata_map
+    if f"{METADATA}{DOCUMENT}" not in held:
+        raise DocumentError("this is no ONNX model that Calibrant exported: it holds no calibration")
+    return str(held[f"{METADATA}{DOCUMENT}"])
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")  # line ends inside a name stay as they are
+    except UnicodeDecodeError:
+        raise DocumentError(f"{path.name} is no SQL file that export_sql wrote: it is not text") from None
