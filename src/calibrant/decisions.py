@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, Kind, check_scores
-from calibrant.export.document import Calibration
+from calibrant.export.document import Calibration, as_calibration
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Floats, first_double
-from calibrant.shift.stages import as_calibration, kind_of
 
 if TYPE_CHECKING:
     from calibrant.calibrators.base import BinaryCalibrator
@@ -180,7 +179,7 @@ def bayes_action(
         raise InputError(f"actions has {len(names)} names but loss_matrix has {len(losses)} rows: name every row")
     order, places = _envelope(losses[:, 0], losses[:, 1] - losses[:, 0])
     cuts = tuple(_cut(place, calibration) for place in places)
-    kind = "probability" if calibration is None else kind_of(as_calibration(calibration))
+    kind = "probability" if calibration is None else as_calibration(calibration).kind
     return Policy(tuple(names[k] for k in order), cuts, kind)
 
 
@@ -205,7 +204,7 @@ def _cut(probability: float, calibration: Any) -> Cut:
     if calibration is None:
         return Cut(probability)
     through = as_calibration(calibration)
-    return Cut(probability, least_score(through.map, probability, kind_of(through)), True)
+    return Cut(probability, least_score(through.map, probability, through.kind), True)
 
 
 def _cost(name: str, value: float) -> float:

@@ -294,6 +294,17 @@ def test_a_step_after_a_curve_may_take_either_side_of_a_knot_and_no_other() -> N
         proof.compare(map_, scores, np.array([0.1, 0.9]), "here")
 
 
+def test_the_peak_of_a_table_within_rounding_of_a_curve_is_allowed() -> None:
+    """Neither end of what the curve may give shows the peak between them."""
+    scores = np.array([0.5, 0.6])
+    at = float(CURVE.apply(scores)[0])
+    knots = at * (1 + np.array([-5e-12, 2e-13, 5e-12]))
+    low, high = proof.allowed(ComposeMap((CURVE, PiecewiseLinearMap(knots, [0.1, 0.9, 0.1]))), scores)
+    assert low[0] < 0.73
+    assert high[0] > 0.899
+    assert high[1] < 0.101
+
+
 def _file() -> str:
     engine = proven.engine_at_hand("sqlite")
     calibration = cb.Calibration(STEPS)

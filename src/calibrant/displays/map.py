@@ -12,7 +12,7 @@ from calibrant.arrays import InputError, Kind
 from calibrant.arrays.columns import check_option
 from calibrant.displays import style
 from calibrant.displays.style import AxesKind, Layout, Linear, LogOdds
-from calibrant.export.document import Calibration
+from calibrant.export.document import as_calibration
 from calibrant.guarantees.certificates import Certificate, Refusal
 from calibrant.maps import ComposeMap, LogitAffineMap, Map
 from calibrant.numerics import Floats, expit, logit
@@ -92,9 +92,8 @@ class MapDisplay:
             in which a map of other scores moves.
         """
         check_option("axes", axes, get_args(AxesKind))
-        calibration = _calibration_of(fitted)
-        data = calibration.provenance
-        kind: Kind = "probability" if data is None else data.kind
+        calibration = as_calibration(fitted)
+        data, kind = calibration.provenance, calibration.kind
         if kind == "probability" and _takes_any_score(calibration.map):
             kind = "real"
         if axes == "auto":
@@ -219,17 +218,6 @@ class Raw:
     def set(self, ax: Axes, which: Literal["x", "y"]) -> None:
         """Limits alone."""
         getattr(ax, f"set_{which}lim")(*self.limits)
-
-
-def _calibration_of(fitted: Any) -> Calibration:
-    if isinstance(fitted, Calibration):
-        return fitted
-    if isinstance(fitted, Map):
-        return Calibration(fitted)
-    found = getattr(getattr(fitted, "calibrator_", fitted), "calibration_", None)
-    if not isinstance(found, Calibration):
-        raise InputError(f"needs a map, a Calibration or a fitted calibrator, got {type(fitted).__name__}")
-    return found
 
 
 def _first(mapping: Map) -> Map:

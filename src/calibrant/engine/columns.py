@@ -64,7 +64,7 @@ def apply(
     [(0.1,), (0.8,), (None,)]
     """
     if isinstance(map_, Calibration):
-        kind = kind or (None if map_.provenance is None else map_.provenance.kind)
+        kind = kind or map_.kind
         map_ = map_.map
     numbers, expected = map_, kind or "probability"
     rows = _extensible(frame, score, name)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Kind, check_scores
+from calibrant.arrays import InputError, Kind, check_scores
 from calibrant.export.errors import DocumentError
 from calibrant.export.sql import to_sql
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
@@ -55,18 +55,22 @@ class Calibration:
     def __post_init__(self) -> None:
         """A certificate speaks of one step map; refuse to carry it with another."""
         promise = self.certificate
-        if isinstance(promise, Certificate):
-            kind = "probability" if self.provenance is None else self.provenance.kind
-            if StepMap(promise.knots, promise.outputs).merged() != self.map or promise.kind != kind:
-                raise ValueError("the certificate is not about this map")
+        if isinstance(promise, Certificate) and (
+            StepMap(promise.knots, promise.outputs).merged() != self.map or promise.kind != self.kind
+        ):
+            raise ValueError("the certificate is not about this map")
+
+    @property
+    def kind(self) -> Kind:
+        """What the scores are that it takes: those it was fitted on, else probabilities."""
+        return "probability" if self.provenance is None else self.provenance.kind
 
     def transform(self, scores: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities; float32 in gives float32 out, NaN gives NaN.
 
         A column of a frame is mapped where its rows are by ``calibrant.engine.apply(calibration, frame, "score")``.
         """
-        kind = "probability" if self.provenance is None else self.provenance.kind
-        return self.map.apply(check_scores(scores, kind))
+        return self.map.apply(check_scores(scores, self.kind))
 
     def to_sql(self, column: str, dialect: str = "duckdb") -> str:
         """The map as one SQL expression over ``column``; NULL and NaN give NULL.
@@ -147,6 +151,19 @@ class Calibration:
         if self.certificate is not None:
             lines.append(f"  {self.certificate}")
         return "\n".join(lines)
+
+
+def as_calibration(given: Any) -> Calibration:
+    """A calibration, a bare map, a fitted calibrator or a classifier that holds one, as a calibration."""
+    if isinstance(given, Map):
+        return Calibration(given)
+    found = getattr(getattr(given, "calibrator_", given), "calibration_", given)
+    if isinstance(found, Calibration):
+        return found
+    raise InputError(
+        f"a Calibration, a map or a fitted calibrator is needed, got {type(given).__name__}: pass one of them, or "
+        "IdentityMap() for probabilities as they are"
+    )
 
 
 def load(path: str | PathLike[str]) -> Calibration:

@@ -10,15 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.export.errors import ParityError
-from calibrant.export.sql import knots_of
+from calibrant.export.sql import NEGLIGIBLE, knots_of
 from calibrant.maps import ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import CLAMP, Floats
 
 TOLERANCE = 1e-12
 """Relative difference that a smooth map may show, from the last bits of an engine's ln and exp."""
-
-SMALLEST = 1e-290
-"""Differences below this are none: terms as small are left out where an engine raises when they underflow."""
 
 RANDOM_SCORES = 100_000
 AROUND = 10_000
@@ -108,7 +105,8 @@ def _parts(map_: Map) -> Sequence[Map]:
 def allowed(map_: Map, scores: NDArray[Any]) -> tuple[Floats, Floats]:
     """The least and the largest result that agrees with ``apply``.
 
-    A map that only compares and copies must give the same doubles; any other may be off by 1e-12 of its result. In a
+    A map that only compares and copies must give the same doubles; any other may be off by 1e-12 of its result, and by
+    what is negligible (terms as small are left out where an engine raises when they underflow). In a
     composition this freedom passes through the parts that follow: after a curve, a step map may take the step on
     either side when the curve is that close to a knot.
     """
@@ -118,7 +116,7 @@ def allowed(map_: Map, scores: NDArray[Any]) -> tuple[Floats, Floats]:
         images = np.stack([part.apply(low), exact, part.apply(high), *_between(part, low, high)])
         low, high = images.min(axis=0), images.max(axis=0)
         if not part.exact:
-            low, high = low - TOLERANCE * np.abs(low) - SMALLEST, high + TOLERANCE * np.abs(high) + SMALLEST
+            low, high = low - TOLERANCE * np.abs(low) - NEGLIGIBLE, high + TOLERANCE * np.abs(high) + NEGLIGIBLE
     return low, high
 
 
@@ -129,7 +127,7 @@ def _between(table: Map, low: Floats, high: Floats) -> Floats:
     first, last = np.searchsorted(table.knots, low, side="left"), np.searchsorted(table.knots, high, side="right")
     at = table.apply(table.knots)
     out = np.stack([table.apply(low)] * 2)
-    for row in np.flatnonzero(last > first + 1).tolist():
+    for row in np.flatnonzero((last > first) & (low < high)).tolist():
         inside = at[first[row] : last[row]]
         out[:, row] = inside.min(), inside.max()
     return out
@@ -158,6 +156,6 @@ def compare(map_: Map, scores: NDArray[Any], found: NDArray[Any], engine: str) -
         )
     equal = (found == expected) | missing
     with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.abs(found.astype(np.float64) - expected) / np.maximum(np.abs(expected), SMALLEST)
+        apart = np.abs(found.astype(np.float64) - expected) / np.maximum(np.abs(expected), NEGLIGIBLE)
     worst = float(apart[~equal].max(initial=0.0))
     return Proof(engine, len(scores), int(equal.sum()), worst, 0.0 if exact else TOLERANCE)

@@ -112,17 +112,21 @@ def write_sql(
     map_: Map, document: str, path: str | PathLike[str], column: str, dialect: str, connection: Any = None
 ) -> Proof:
     """See :meth:`Calibration.export_sql`."""
+    expression, proof = proven_sql(map_, column, dialect, connection)
+    Path(path).write_text(str(SqlFile(document, column, dialect, expression, proof)), encoding="utf-8", newline="\n")
+    return proof
+
+
+def proven_sql(map_: Map, column: str, dialect: str, connection: Any = None) -> tuple[str, Proof]:
+    """The expression with the proof that it gives what the map gives, or a :class:`ParityError`."""
     expression = to_sql(map_, column, dialect)
     if connection is None:
         with own_errors(f"the expression, in the SQL of {dialect},", InputError):
-            proof = prove_sql(map_, expression, column, engine_at_hand(dialect))
-    else:
-        engine = engine_of(connection)
-        if engine.dialect != dialect:
-            raise InputError(f"dialect is {dialect}, the connection is one of {engine.dialect}")
-        proof = prove_sql(map_, expression, column, engine)
-    Path(path).write_text(str(SqlFile(document, column, dialect, expression, proof)), encoding="utf-8", newline="\n")
-    return proof
+            return expression, prove_sql(map_, expression, column, engine_at_hand(dialect))
+    engine = engine_of(connection)
+    if engine.dialect != dialect:
+        raise InputError(f"dialect is {dialect}, the connection is one of {engine.dialect}")
+    return expression, prove_sql(map_, expression, column, engine)
 
 
 def prove_sql(map_: Map, expression: str, column: str, engine: Engine) -> Proof:
@@ -149,10 +153,9 @@ def engine_at_hand(dialect: str) -> Engine:
         try:
             import duckdb
         except ImportError:
-            pass
-        else:
-            # A text from a file has no business outside.
-            return engine_of(duckdb.connect(config={"enable_external_access": "false", "lock_configuration": "true"}))
+            raise InputError("SQL for DuckDB is checked in DuckDB: pip install 'calibrant[duckdb]'") from None
+        # A text from a file has no business outside.
+        return engine_of(duckdb.connect(config={"enable_external_access": "false", "lock_configuration": "true"}))
     return reader(dialect)
 
 

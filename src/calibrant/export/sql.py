@@ -14,12 +14,10 @@ from itertools import islice, pairwise
 import numpy as np
 
 from calibrant.arrays import InputError
-from calibrant.export.dialects import DIALECTS, EXECUTED_DIALECTS, Dialect, Tables, dialect_named, fresh
+from calibrant.export.dialects import DIALECTS, Dialect, Tables, dialect_named, fresh
 from calibrant.export.pieces import Formula, Leaf, Pieces, Template, chained
 from calibrant.maps import LARGEST, BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import LOG_ODDS_LIMIT, Floats
-
-__all__ = ["DIALECTS", "EXECUTED_DIALECTS", "knots_of", "quote", "to_sql"]
 
 NEGLIGIBLE = 1e-290
 """Terms below this leave a probability as it is; in some engines it is an error when they underflow."""
@@ -83,9 +81,7 @@ def quote(name: str, dialect: str) -> str:
     written = dialect_named(dialect)
     mark = written.mark
     if not isinstance(name, str) or not name or any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in name):
-        raise InputError(
-            f"the name of a column must be text, without zero characters and halves of signs, got {name!r}"
-        )
+        raise InputError(f"the name of a column must be text without zero characters and lone surrogates, got {name!r}")
     if dialect == "spark" and "${" in name:
         raise InputError(f"Spark reads ${{...}} as a variable wherever it stands: rename the column {name!r}")
     if not written.executed and set(name) & ESCAPES:

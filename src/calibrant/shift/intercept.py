@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.export.document import Calibration
+from calibrant.export.document import Calibration, as_calibration
 from calibrant.maps import Map
 from calibrant.numerics import expit, logit
-from calibrant.shift.stages import as_calibration, check_rate, kind_of, log_odds, rising_root, then_shift, unlabelled
+from calibrant.shift.stages import check_rate, log_odds, rising_root, then_shift, unlabelled
 from calibrant.tallies import Tally
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def shift_to(
     0.1
     """
     start, target = as_calibration(calibration), log_odds(check_rate("mean", mean))
-    tally = unlabelled(scores, sample_weight, kind_of(start))
+    tally = unlabelled(scores, sample_weight, start.kind)
     z, n = logit(start.map.apply(tally.scores)), tally.n / tally.total
 
     def off_by(shift: float) -> tuple[float, float]:

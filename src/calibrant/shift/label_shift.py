@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError
-from calibrant.export.document import Calibration
+from calibrant.export.document import Calibration, as_calibration
 from calibrant.maps import Map
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Floats
 from calibrant.shift.mixture import MixtureFit, fit_mixture
-from calibrant.shift.stages import as_calibration, kind_of, log_odds, rising_root, then_shift, unlabelled
+from calibrant.shift.stages import log_odds, rising_root, then_shift, unlabelled
 from calibrant.tallies import Tally
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def label_shift(
       before. Covariate shift breaks it.
     """
     start = as_calibration(calibration)
-    kind = kind_of(start)
+    kind = start.kind
     new = unlabelled(scores, sample_weight, kind)
     if not isinstance(source, Tally):
         if y is None:

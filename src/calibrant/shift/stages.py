@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,31 +15,11 @@ from calibrant.arrays.kinds import settle_kind
 from calibrant.arrays.sides import check_weights
 from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import Refusal
-from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap, Map
+from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap
 from calibrant.tallies import Tally
 
 ROOT_STEPS = 200
 MOVED = Refusal("the base rate was moved after the fit, and no theorem here covers the rows that the map is moved to")
-
-
-def as_calibration(given: Any) -> Calibration:
-    """A calibration, a bare map or a fitted calibrator, as a calibration."""
-    if isinstance(given, Calibration):
-        return given
-    if isinstance(given, Map):
-        return Calibration(given)
-    fitted = getattr(getattr(given, "calibrator_", given), "calibration_", None)
-    if isinstance(fitted, Calibration):
-        return fitted
-    raise InputError(
-        f"calibration is of type {type(given).__name__}: pass a Calibration, a map or a fitted calibrator, "
-        "or IdentityMap() for probabilities as they are"
-    )
-
-
-def kind_of(calibration: Calibration) -> Kind:
-    """What the scores are that the calibration takes."""
-    return "probability" if calibration.provenance is None else calibration.provenance.kind
 
 
 def unlabelled(scores: ArrayLike | Tally, sample_weight: ArrayLike | None, kind: Kind, name: str = "scores") -> Tally:

@@ -70,9 +70,8 @@ def apply(
         else:
             refuse_text(rows, column, "--score")
             mapped = with_map(calibration, rows, column, name=name)
-        kind = "probability" if calibration.provenance is None else calibration.provenance.kind
         with disk.written(mapped, out) as path:
-            return _inspect(connection, path, out, column, name, kind)
+            return _inspect(connection, path, out, column, name, calibration.kind)
 
     written = console.work(run, connection, words="Writing rows", quiet=quiet or as_json)
     if as_json:

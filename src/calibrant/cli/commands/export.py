@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -89,8 +87,9 @@ def _refuse_ignored(model: bool, given: dict[str, str | None], force: bool, out:
 
 
 def _sql(calibration: Calibration, out: str | None, column: str, dialect: str) -> tuple[Proof, str]:
-    expression = calibration.to_sql(column, dialect)
+    from calibrant.export.proven import proven_sql
+
     if out is not None:
-        return calibration.export_sql(out, column, dialect), expression
-    with tempfile.TemporaryDirectory() as folder:
-        return calibration.export_sql(Path(folder) / "map.sql", column, dialect), expression
+        return calibration.export_sql(out, column, dialect), calibration.to_sql(column, dialect)
+    expression, proof = proven_sql(calibration.map, column, dialect)
+    return proof, expression
