@@ -49,11 +49,11 @@ from numpy.typing import NDArray
 
 from calibrant import BetaScaling, Grid, HistogramBinning, IsotonicCalibrator, PlattScaling, Tally, Verdict, check
 from calibrant import engine as library
+from calibrant.calibrators.folds import random_folds
 from calibrant.maps import LogitAffineMap, StepMap
 from calibrant.tallies import SEGMENT_GRID, GroupedTally
 from calibrant.verdict.check import judge
 from calibrant.verdict.evidence import Evidence
-from calibrant.verdict.gain import random_folds
 
 Floats = NDArray[np.float64]
 Columns = tuple[Floats, NDArray[np.int8]]

@@ -7,6 +7,7 @@ from typing import Any
 
 # Where each public name lives; "" for a sub-package that is public itself.
 _HOMES = {
+    "AutoCalibrator": "calibrators.select",
     "BayesianBinning": "calibrators.bayesian",
     "BetaScaling": "calibrators.parametric",
     "BinwiseShift": "calibrators.scale_bin",
@@ -39,6 +40,7 @@ _HOMES = {
     "VennAbers": "calibrators.venn_abers",
     "Verdict": "verdict",
     "bayes_action": "decisions",
+    "calibrate": "calibrators.select",
     "check": "verdict",
     "compare": "verdict",
     "crossfit": "calibrators.crossfit",
@@ -50,9 +52,11 @@ _HOMES = {
     "plan": "guarantees.planning",
     "report": "reporting",
     "shift_to": "shift",
+    "split": "calibrators.splitting",
     "tally": "engine",
     "threshold": "decisions",
     "verify": "export.verifying",
+    "walk_forward": "calibrators.splitting",
 }
 
 __all__ = sorted(_HOMES)

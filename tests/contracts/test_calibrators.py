@@ -55,6 +55,13 @@ YESTERDAY = Tally.from_arrays(*sample(500, seed=99, decimals=None), grid=Grid())
 
 # Every option away from its default at least once; `test_the_table_is_complete` sees to it.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "AutoCalibrator": [
+        {},
+        {"candidates": ["platt", "isotonic"]},
+        {"loss": "brier"},
+        {"cv": 3, "random_state": 1},
+        {"guarantee": (0.3, 0.1)},
+    ],
     "BayesianBinning": [{}, {"spread": 3.0}, {"prior_rows": 20}],
     "BetaScaling": [{}, {"variant": "am"}, {"variant": "ab"}, {"soft_targets": True}, {"limits": True}],
     "BinwiseShift": [{}, {"n_bins": 4}],
@@ -144,6 +151,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 
 # Cases that refuse few rows with an InputError: what was asked for cannot be had.
 NEED_ROWS = {
+    "AutoCalibrator(guarantee=(0.3, 0.1))": 50,
     "HistogramBinning(epsilon=0.3,alpha=0.2)": 40,
     "HistogramBinning(bins_from=part,part_size=0.3,random_state=5)": 2,
     "HistogramBinning(bins_from=part,part_size=100,n_bins=3,random_state=1)": 101,
@@ -289,12 +297,13 @@ def is_split(case: Case) -> bool:
     """Whether some rows choose the bins or the scaling and others fill the bins; importance weights cannot be drawn."""
     options, name = case.options, case.cls.__name__
     scaled = name == "ScalingBinning" and ("part_size" in options or bool(options.get("outcomes")))
-    return scaled or name == "IsotonicBinning"
+    return scaled or name == "IsotonicBinning" or "guarantee" in options
 
 
 def is_certified(case: Case) -> bool:
     """Whether independent rows carry a certificate."""
-    return case.cls.__name__ in ("HistogramBinning", "IsotonicBinning") or bool(case.options.get("outcomes"))
+    named = case.cls.__name__ in ("HistogramBinning", "IsotonicBinning")
+    return named or bool(case.options.get("outcomes")) or "guarantee" in case.options
 
 
 def by_own_rule(case: Case) -> bool:

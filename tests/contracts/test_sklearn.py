@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from calibrant import (
+    AutoCalibrator,
     BetaScaling,
     CalibratedClassifier,
     HistogramBinning,
@@ -39,6 +40,7 @@ CALIBRATORS = [
     LevelShift(),
     SplineCalibrator(),
     TemperatureScaling(),
+    AutoCalibrator(),
 ]
 
 

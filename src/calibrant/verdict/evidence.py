@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
+from calibrant.calibrators.folds import FOLDS, joined, periods_of, random_folds
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, Tally, cluster_buckets
-from calibrant.verdict.gain import FOLDS, random_folds
 from calibrant.verdict.inflation import between_buckets
 from calibrant.verdict.segments import Spreads
 
 MOST_ROWS = 1 << 17
 """More rows than this are counted on the grid of 65,536 cells, where scores that agree to a thousandth share a cell;
 segments and periods of them on about 1,000 cells."""
-
-PERIODS = 8
-SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 0), ("right", 1))
-"""How the first and the last moment of a stretch are found."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ def evidence_of_rows(
     tally = Tally.from_rows(rows, grid)
     buckets = None if rows.groups is None else cluster_buckets(rows.groups)
     clusters = None if buckets is None else _grouped(rows, buckets, grid)
-    starts, ends = (None, {}) if rows.time is None else _periods(rows.time, rows.weights)
+    starts, ends = (None, {}) if rows.time is None else periods_of(rows.time, rows.weights)
     periods = None if starts is None else _grouped(rows, starts, part)
     if periods is not None:
         folds, forward = tuple(periods.values()), True
@@ -97,40 +93,9 @@ def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:
     return GroupedTally.from_rows(replace(rows, groups=keys, time=None), grid)
 
 
-def joined(clusters: GroupedTally) -> tuple[Tally, ...]:
-    """Whole clusters, dealt to five folds."""
-    folds: dict[int, Tally] = {}
-    for place, tally in enumerate(clusters.values()):
-        fold = place % FOLDS
-        folds[fold] = folds[fold] + tally if fold in folds else tally
-    return tuple(folds.values())
-
-
 def _shuffled(rows: Rows, random_state: int) -> NDArray[Any]:
     """A fold for each row, by a draw that does not depend on the order of the rows."""
     order = np.lexsort((cast(Floats, rows.weights), rows.labels, rows.scores))
     fold = np.empty(len(order), dtype=np.int64)
     fold[order] = np.random.default_rng(random_state).permutation(len(order)) % FOLDS
     return fold
-
-
-def _periods(time: NDArray[Any], weights: NDArray[Any] | None) -> tuple[NDArray[Any], dict[Any, Any]]:
-    """First moment of each row's stretch of time, and the last by the first."""
-    if time.dtype.kind == "M":
-        time = time.astype("datetime64[us]")  # of nanoseconds Python makes whole numbers
-    moments, when = np.unique(time, return_inverse=True)
-    first, last, stretch = cut_time(moments, np.bincount(when, weights))
-    return np.asarray(first[stretch][when]), dict(zip(first.tolist(), last.tolist(), strict=True))
-
-
-def cut_time(moments: NDArray[Any], rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.intp]]:
-    """First and last moment of at most eight stretches of about equally many rows, and the stretch of each moment.
-
-    Rows of one moment are never split.
-    """
-    counts = np.cumsum(rows)
-    cuts = np.unique(np.searchsorted(counts, counts[-1] * np.arange(1, PERIODS) / PERIODS, side="left") + 1)
-    stretch = np.searchsorted(cuts, np.arange(len(moments)), side="right")
-    places = np.arange(stretch[-1] + 1)
-    first, last = (moments[np.searchsorted(stretch, places, side=side) - after] for side, after in SIDES)
-    return first, last, stretch

@@ -12,14 +12,14 @@ import narwhals as nw
 import numpy as np
 
 from calibrant.arrays import InputError, Kind
+from calibrant.calibrators.folds import PERIODS, cut_time, joined, random_folds
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import apply, fresh_name, on_local_clock, plain_names, read_frame
 from calibrant.engine.frames import tally, totals
 from calibrant.maps import LogitAffineMap
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import CLUSTER_BUCKETS, GroupedTally, Tally
-from calibrant.verdict.evidence import PERIODS, Evidence, cut_time, joined
-from calibrant.verdict.gain import random_folds
+from calibrant.verdict.evidence import Evidence
 from calibrant.verdict.inflation import between_buckets
 
 FINE = Grid()

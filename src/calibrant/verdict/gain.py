@@ -14,7 +14,6 @@ from calibrant.maps import Map
 from calibrant.numerics import Floats, logit
 from calibrant.tallies import Tally
 
-FOLDS = 5
 FEWEST, MANY = 10, 1_000
 """Rows of the rarer class from which on a two-number map, and from which on also any monotone map, is tried."""
 
@@ -115,15 +114,6 @@ def crossfitted_gain(folds: Sequence[Tally], *, forward: bool = False, inflation
 
     best = 2 if len(means) > 2 and means[1] - means[2] > 2.0 * spread(1, 2) else 1
     return Gain(methods[best - 1], float(means[0]), float(means[best]), spread(0, best))
-
-
-def random_folds(tally: Tally, random_state: int) -> tuple[Tally, ...]:
-    """Five random parts of a tally of counts, drawn on the counts, so that the order of rows does not matter."""
-    folds, rest = [], tally
-    for left in range(FOLDS, 1, -1):
-        fold, rest = rest.split(int(rest.total) // left, random_state)
-        folds.append(fold)
-    return tuple(fold for fold in [*folds, rest] if fold.total > 0)
 
 
 def _losses(fold: Tally, candidates: Sequence[Floats]) -> tuple[float, Floats, Floats]:

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import refuse_names
 from calibrant.arrays.sides import side_column
+from calibrant.calibrators.folds import random_folds
 from calibrant.numerics import expit
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.evidence import MOST_ROWS, Evidence, evidence_of_rows
-from calibrant.verdict.gain import random_folds
 
 
 def read_evidence(

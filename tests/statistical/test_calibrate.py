@@ -1,0 +1,126 @@
+"""What the automatic choice costs where nothing is wrong, what it gains elsewhere, and whether it is honest."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibrant import AutoCalibrator, CalibrantWarning, InputError, calibrate
+from calibrant.maps import Map
+from calibrant.numerics import expit
+
+pytestmark = pytest.mark.statistical
+
+LEVEL = 1e-3
+WORST = 2e-3
+"""Nats that the choice may cost on average where keeping the model would be right."""
+
+CENTRES = {0.3: -0.9, 0.03: -4.2}
+"""Mean log-odds, by the base rate that a calibrated model then has; their standard deviation is 1.3."""
+
+TRUTHS = {
+    "calibrated": lambda x: expit(x),
+    "shifted": lambda x: expit(x + 0.7),
+    "sigmoid": lambda x: expit(0.6 * x - 0.5),
+    "beta": lambda x: expit(1.3 * np.log(expit(x)) - 0.4 * np.log(expit(-x)) + 0.3),
+}
+
+
+def draw(truth, base: float, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([29, n, seed])
+    x = rng.normal(CENTRES[base], 1.3, n)
+    return expit(x), rng.random(n) < truth(x)
+
+
+def excess(fitted: Map, truth, base: float) -> float:
+    """Log loss on new rows, their labels averaged over, above that of keeping the model."""
+    x = stats.norm.ppf((np.arange(2000) + 0.5) / 2000, CENTRES[base], 1.3)
+    p, kept, rate = fitted.apply(expit(x)), expit(x), truth(x)
+    change = rate * (np.log(kept) - np.log(p)) + (1 - rate) * (np.log1p(-kept) - np.log1p(-p))
+    return float(change.mean())
+
+
+def chosen(truth, base: float, n: int, samples: int) -> list[AutoCalibrator]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)  # three events are expected at the least, and none may come
+        return [AutoCalibrator().fit(*draw(truth, base, n, seed), kind="probability") for seed in range(samples)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", CENTRES)
+@pytest.mark.parametrize("n", [100, 300, 1000])
+def test_a_calibrated_model_loses_less_than_two_thousandths_on_average(base, n, full_size):
+    truth = TRUTHS["calibrated"]
+    cost = np.array([excess(cal.map_, truth, base) for cal in chosen(truth, base, n, 400 if full_size else 40)])
+    assert cost.mean() - stats.norm.isf(LEVEL) * cost.std() / np.sqrt(len(cost)) < WORST
+
+
+@pytest.mark.slow
+def test_a_calibrated_model_is_mostly_kept(full_size):
+    found = chosen(TRUTHS["calibrated"], 0.3, 1000, 300 if full_size else 30)
+    kept = sum(cal.choice_ == "identity" for cal in found)
+    assert stats.binomtest(kept, len(found), 0.8, alternative="less").pvalue > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", CENTRES)
+@pytest.mark.parametrize("name", ["shifted", "sigmoid", "beta"])
+def test_most_of_what_is_wrong_is_mended_at_a_thousand_rows(name, base, full_size):
+    """At least half of what the best map of all would gain."""
+    truth = TRUTHS[name]
+    gain = np.array([-excess(cal.map_, truth, base) for cal in chosen(truth, base, 1000, 100 if full_size else 15)])
+    x = stats.norm.ppf((np.arange(2000) + 0.5) / 2000, CENTRES[base], 1.3)
+    rate, kept = truth(x), expit(x)
+    possible = float((rate * np.log(rate / kept) + (1 - rate) * np.log((1 - rate) / (1 - kept))).mean())
+    assert gain.mean() + stats.norm.isf(LEVEL) * gain.std() / np.sqrt(len(gain)) > 0.5 * possible
+
+
+@pytest.mark.slow
+def test_on_pure_noise_the_nested_loss_promises_nothing(full_size):
+    """Calibrated scores: the loss by which a candidate was chosen flatters it, the nested loss does not."""
+    found = chosen(TRUTHS["calibrated"], 0.3, 150, 500 if full_size else 60)
+    nested = np.array([cal.change_.value for cal in found])
+    lines = [next(line for line in cal.comparison_.lines if line.chosen) for cal in found]
+    flattering = np.array([0.0 if line.name == "identity" else line.change for line in lines])
+    assert flattering.mean() < 0.0
+    assert nested.mean() > flattering.mean()
+    assert nested.mean() > -stats.norm.isf(LEVEL) * nested.std() / np.sqrt(len(nested))
+    better = sum(cal.change_.high < 0.0 for cal in found)
+    assert stats.binomtest(better, len(found), 0.05, alternative="greater").pvalue > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["shifted", "sigmoid"])
+def test_the_number_after_is_what_new_rows_show(name, full_size):
+    """The nested loss is that of the procedure on four fifths of the rows, so a little above that of the map itself."""
+    truth, n = TRUTHS[name], 1000
+    x = stats.norm.ppf((np.arange(2000) + 0.5) / 2000, CENTRES[0.3], 1.3)
+    off = []
+    for cal in chosen(truth, 0.3, n, 300 if full_size else 30):
+        p, rate = cal.map_.apply(expit(x)), truth(x)
+        off.append(cal.after_.value + float((rate * np.log(p) + (1 - rate) * np.log1p(-p)).mean()))
+    off = np.array(off)
+    assert abs(off.mean() - 5e-4) < stats.norm.isf(LEVEL / 2) * off.std() / np.sqrt(len(off)) + 1e-3
+
+
+@pytest.mark.slow
+def test_a_guarantee_holds_as_often_as_it_says(full_size):
+    """Also among samples where it was not refused, and refusals are rare once labels suffice."""
+    truth, epsilon, alpha, samples = TRUTHS["sigmoid"], 0.1, 0.2, 500 if full_size else 80
+    broken, refused = 0, 0
+    probes = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000, CENTRES[0.3], 1.3)
+    for seed in range(samples):
+        try:
+            cal = calibrate(*draw(truth, 0.3, 1500, seed), guarantee=(epsilon, alpha), kind="probability")
+        except InputError:
+            refused += 1
+            continue
+        answer = cal.certificate()
+        place = np.searchsorted(answer.knots, expit(probes), side="right")
+        rates = np.bincount(place, truth(probes)) / np.bincount(place)
+        broken += bool(((rates < answer.lower) | (rates > answer.upper)).any())
+    assert stats.binomtest(broken, samples, alpha, alternative="greater").pvalue > LEVEL
+    assert stats.binomtest(refused, samples, 0.1, alternative="greater").pvalue > LEVEL

@@ -1,0 +1,648 @@
+"""The automatic choice: by hand, on edges, by groups and time, with weights, with a guarantee; and named splits."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibrant import (
+    AutoCalibrator,
+    CalibrantWarning,
+    Certificate,
+    Grid,
+    HistogramBinning,
+    InputError,
+    PlattScaling,
+    Refusal,
+    Tally,
+    calibrate,
+    split,
+    walk_forward,
+)
+from calibrant.calibrators.candidates import CANDIDATES, fit_bins, fit_scaled_bins, fit_shrunken
+from calibrant.calibrators.choosing import Candidate, Facts, Losses, choose, select
+from calibrant.calibrators.folds import Folds, deal, random_folds
+from calibrant.calibrators.select import COMPARED
+from calibrant.guarantees.bounds import clopper_pearson
+from calibrant.maps import LogitAffineMap, StepMap
+from calibrant.numerics import expit, logit
+
+
+def sample(n: int = 1200, seed: int = 0, level: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Scores whose odds are too low by a factor of exp(level)."""
+    rng = np.random.default_rng(seed)
+    scores = rng.beta(2, 4, n).round(3)
+    return scores, (rng.random(n) < expit(logit(scores) + level)).astype(np.int64)
+
+
+def quiet(scores, y, *args, **options) -> AutoCalibrator:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)
+        return calibrate(scores, y, *args, **options)
+
+
+def constant(p: float) -> Candidate:
+    return Candidate(f"always {p:g}", lambda tally: StepMap([], [p]))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# By hand
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_losses_and_their_standard_error_by_hand():
+    """One event and three non-events. Brier: always 0.5 costs 1/4 each; always 0 costs 1 and three times 0.
+
+    The differences are -3/4 once and 1/4 three times: mean 0, mean square (9/16 + 3/16) / 4 = 3/16.
+    """
+    tally = Tally.from_arrays([0.1, 0.2, 0.3, 0.9], [0, 0, 0, 1])
+    losses = Losses.of(tally, (), [StepMap([], [0.5]), StepMap([], [0.0])], "brier")
+    np.testing.assert_allclose(losses.means, [0.25, 0.25])
+    change, se = losses.difference(0, 1)
+    assert change == 0.0
+    assert se == pytest.approx(np.sqrt(3 / 16 / 4))
+
+
+def test_the_log_loss_of_a_certain_mistake_is_that_at_the_clamp():
+    losses = Losses.of(Tally.from_table([1], [1], edges=[], scores=[0.0]), (), [StepMap([], [0.0])], "log")
+    assert losses.means[0] == pytest.approx(32 * np.log(2))
+
+
+def test_the_standard_error_by_clusters_is_that_of_their_sums_by_hand():
+    """Two clusters of two rows each; the differences add up to -1/2 and 1/2: se = sqrt(2 / 1 * 1/2) / 4 = 1/4."""
+    parts = Tally.from_arrays([0.1, 0.9], [0, 1]), quiet_tally([0.2, 0.3], [0, 0])
+    losses = Losses.of(parts[0] + parts[1], parts, [StepMap([], [0.5]), StepMap([], [0.0])], "brier")
+    np.testing.assert_allclose(losses.clusters, [[2, 0.5, 1.0], [2, 0.5, 0.0]])
+    assert losses.difference(0, 1)[1] == pytest.approx(0.25)
+
+
+def test_the_first_that_is_as_good_as_the_best_is_chosen():
+    """Differences of losses between columns, from 100 rows: 0 to 2 by 0.04 (0.4 se), 1 to 2 by 0.02 (0.2 se)."""
+    products = np.diag([1.0, 1.0, 1.0]) * 100 / 2
+    losses = Losses(100.0, 100.0, np.array([4.0, 2.0, 0.0]), products, np.zeros((0, 4)))
+    assert losses.difference(0, 2)[1] == pytest.approx(0.1, rel=1e-2)
+    assert choose(losses, [0, 1, 2]) == 0
+    assert choose(replace(losses, sums=np.array([7.0, 2.0, 0.0])), [0, 1, 2]) == 0, "0.7 se, and it is the first"
+    assert choose(replace(losses, sums=np.array([8.0, 2.0, 0.0])), [0, 1, 2]) == 1
+    assert choose(replace(losses, sums=np.array([8.0, 6.0, 0.0])), [0, 1, 2]) == 2
+
+
+def test_the_better_constant_is_chosen_and_nested_numbers_are_its_own():
+    """40 events of 200: always 0.2 costs 0.16 on average, always 0.5 costs 0.25, whatever the folds."""
+    tally = Tally.from_arrays(np.linspace(0.01, 0.99, 200), np.arange(200) % 5 == 0)
+    found = select(Folds.at_random(tally), [constant(0.5), constant(0.2)], tally, "brier")
+    assert found.chosen.name == found.comparison.choice == "always 0.2"
+    assert found.before.value == pytest.approx(0.25)
+    assert found.after.value == pytest.approx(0.16)
+    assert found.change.value == pytest.approx(-0.09)
+    # Differences are 0.04 - 0.25 = -0.21 for 160 rows and 0.64 - 0.25 = 0.39 for 40: variance 0.2 * 0.8 * 0.6^2.
+    assert found.change.se == pytest.approx(np.sqrt(0.2 * 0.8 * 0.36 / 200))
+    assert found.change.low == pytest.approx(-0.09 - 1.96 * found.change.se, rel=1e-4)
+
+
+def test_what_is_only_kept_for_comparison_cannot_be_chosen():
+    tally = Tally.from_arrays(np.linspace(0.01, 0.99, 200), np.arange(200) % 5 == 0)
+    found = select(Folds.at_random(tally), [constant(0.5), constant(0.6)], tally, "brier", keep=constant(0.2))
+    assert found.chosen.name == "always 0.5"
+    assert found.before.value == pytest.approx(0.16)
+
+
+def test_walking_forward_the_second_stretch_is_kept_and_later_ones_choose_from_their_past():
+    """Rates by stretch 0.5, 0.5, 0.2, 0.2. Nothing is judged before the second, so there the first candidate is kept;
+    the third chooses by the second alone (0.5 wins), the fourth by the second and third (0.25 + 0.25 against 0.34 +
+    0.16: a tie, so the first). Nested loss: 0.25 on 0.5-rate rows and 0.25 on the others.
+    """
+    rates = (0.5, 0.5, 0.2, 0.2)
+    parts = tuple(Tally.from_arrays(np.linspace(0, 1, 100), np.arange(100) < 100 * r) for r in rates)
+    whole = parts[0] + parts[1] + parts[2] + parts[3]
+    found = select(Folds(parts, forward=True), [constant(0.5), constant(0.2)], whole, "brier")
+    assert found.before.value == found.after.value == pytest.approx(0.25)
+    assert found.comparison.lines[1].loss == pytest.approx((0.34 + 0.16 + 0.16) / 3)
+
+
+def test_a_shrunken_level_solves_its_equation():
+    """Most probable level a: 4 expit(a) - 1 + a / 0.7^2 = 0 for one event in four rows at 1/2."""
+    fitted = fit_shrunken(Tally.from_arrays([0.5] * 4, [0, 0, 0, 1]), slope_sd=None)
+    a = fitted.intercept
+    assert 4 / (1 + np.exp(-a)) - 1 + a / 0.49 == pytest.approx(0.0, abs=1e-9)
+
+
+def test_shrunken_values_lie_between_keeping_and_platts_and_meet_platts_with_many_rows():
+    scores, y = sample(60, 3)
+    platt = PlattScaling().fit(scores, y).map_
+    few = fit_shrunken(Tally.from_arrays(scores, y))
+    wide = fit_shrunken(Tally.from_arrays(scores, y), slope_sd=1e4, level_sd=1e4)
+    assert wide.slope == pytest.approx(platt.slope, rel=1e-5)
+    assert wide.intercept == pytest.approx(platt.intercept, abs=1e-5)
+    assert abs(few.slope - 1.0) < abs(platt.slope - 1.0)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_shrunken_fits_of_one_class_stay_finite(label):
+    tally = quiet_tally([0.2, 0.4, 0.9], [label] * 3)
+    for slope_sd in (None, 0.35):
+        fitted = fit_shrunken(tally, slope_sd=slope_sd)
+        assert fitted.intercept * (2 * label - 1) > 0
+        assert fitted.slope >= 0
+
+
+def test_a_shrunken_slope_never_falls():
+    scores = np.linspace(0.01, 0.99, 4000)
+    fitted = fit_shrunken(Tally.from_arrays(scores, scores < 0.5))
+    assert fitted.slope == 0.0
+    assert fitted.apply(np.array([0.5]))[0] == pytest.approx(0.5, abs=1e-3)
+
+
+def quiet_tally(*args, **options) -> Tally:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)
+        return Tally.from_arrays(*args, **options)
+
+
+def test_bins_are_those_of_histogram_binning_with_other_rows_edges():
+    scores, y = sample(4000, 5)
+    tally = Tally.from_arrays(scores, y)
+    fitted = fit_bins(tally, 8)
+    n, events = tally.partition(fitted.knots)
+    np.testing.assert_allclose(fitted.values, events / n)
+    assert len(fit_bins(tally).values) == int(np.sqrt(4000) / 6.3)
+    assert (np.diff(fit_scaled_bins(tally).values) > 0).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is chosen and what is said
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_calibrated_model_is_kept_and_told_so():
+    scores, y = sample(4000, 1, level=0.0)
+    cal = calibrate(scores, y)
+    assert cal.choice_ == "identity"
+    assert "Keep your model as it is: nothing that was tried is better by more than chance." in str(cal)
+    np.testing.assert_allclose(cal.transform(scores), scores, rtol=1e-12)
+    assert cal.change_.low <= 0.0 <= cal.change_.high
+
+
+def test_a_moved_level_is_moved_back():
+    cal = calibrate(*sample())
+    assert cal.choice_ == "shift"
+    assert cal.map_.intercept == pytest.approx(1.0, abs=0.15)
+    assert cal.change_.high < 0.0
+    assert cal.before_.value + cal.change_.value == pytest.approx(cal.after_.value)
+    assert "Chose shift" in str(cal)
+    assert f"from {cal.before_.value:.4f} to {cal.after_.value:.4f}" in str(cal)
+
+
+def test_the_chosen_map_is_fitted_to_all_rows():
+    scores, y = sample(3000, 4)
+    cal = calibrate(scores, y, candidates=[PlattScaling(), HistogramBinning(n_bins=3)])
+    assert cal.choice_ == "PlattScaling()"
+    assert cal.map_ == PlattScaling().fit(scores, y).map_
+
+
+@pytest.mark.parametrize(
+    ("events", "names"),
+    [
+        (9, {"identity", "shift"}),
+        (10, {"identity", "shift", "shrunken platt"}),
+        (50, {"identity", "shift", "shrunken platt", "temperature", "platt", "beta"}),
+        (100, {"identity", "shift", "shrunken platt", "temperature", "platt", "beta", "spline"}),
+        (1000, set(CANDIDATES) - {"shrunken platt"}),
+    ],
+)
+@pytest.mark.parametrize("flip", [False, True], ids=["few events", "few non-events"])
+def test_the_ladder_goes_by_the_rarer_class(events, names, flip):
+    y = (np.arange(3000) % 3000 < events).astype(int)
+    scores = np.random.default_rng(0).beta(2, 4, 3000)
+    cal = calibrate(1 - scores if flip else scores, 1 - y if flip else y)
+    assert {line.name for line in cal.comparison_.lines if np.isfinite(line.loss)} == names
+
+
+def test_the_comparison_prints_as_a_table_and_as_data():
+    cal = calibrate(*sample(300))
+    lines = str(cal.comparison_).splitlines()
+    assert lines[0].split() == ["candidate", "log", "loss", "against", "identity", "(95", "%", "interval)"]
+    assert [line.split("  ")[0].strip() for line in lines[1:]] == list(CANDIDATES)
+    assert sum("chosen" in line for line in lines) == 1
+    assert "not tried: from 1,000 rows of the rarer class on" in lines[-1]
+    data = cal.comparison_.to_dict()
+    assert data["candidates"][-1]["loss"] is None
+    assert [each["name"] for each in data["candidates"] if each["chosen"]] == [cal.choice_]
+
+
+def test_names_given_by_the_user_are_tried_at_any_number_of_rows():
+    cal = calibrate(*sample(40), candidates=["isotonic", "beta"])
+    assert [line.name for line in cal.comparison_.lines] == ["identity", "isotonic", "beta"]
+    assert all(np.isfinite(line.loss) for line in cal.comparison_.lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"candidates": ["plat"]}, "candidates"),
+        ({"candidates": [3]}, "candidates"),
+        ({"loss": "ece"}, "loss"),
+        ({"cv": 1}, "cv"),
+        ({"cv": 2.5}, "cv"),
+        ({"guarantee": (0.1,)}, "guarantee"),
+        ({"guarantee": (0.1, 1.0)}, "guarantee"),
+        ({"guarantee": (0.1, 0.1), "candidates": ["platt"]}, "candidates"),
+        ({"groups": np.arange(1200) % 9, "time": np.arange(1200)}, "groups and time"),
+        ({"groups": "patient"}, "groups"),
+        ({"score": "s", "groups": "g"}, "label="),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(options, words):
+    scores, y = sample()
+    with pytest.raises(InputError, match=words):
+        calibrate(scores, None if "score" in options else y, **options)
+
+
+def test_brier_and_log_loss_are_what_they_are_called():
+    scores, y = sample(800, 2)
+    assert calibrate(scores, y, loss="brier").before_.value == pytest.approx(np.mean((scores - y) ** 2))
+    held = np.clip(scores, 2.0**-32, 1 - 2.0**-32)
+    expected = -np.mean(y * np.log(held) + (1 - y) * np.log1p(-held))
+    assert calibrate(scores, y).before_.value == pytest.approx(expected)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Honesty: nothing is judged by what it was chosen on or fitted to
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6))
+def test_numbers_after_never_use_the_labels_they_are_about(seed):
+    """A candidate that remembers the rows it is fitted to would show a loss of zero if it ever met them again."""
+
+    def memory(tally: Tally) -> StepMap:
+        keys, rates = tally.scores, tally.events / tally.n
+        return StepMap(keys[1:], rates)
+
+    rng = np.random.default_rng(seed)
+    tally = Tally.from_arrays(rng.permutation(40) / 40, np.arange(40) % 2)
+    found = select(Folds.at_random(tally), [constant(0.5), Candidate("memory", memory)], tally, "brier")
+    assert found.comparison.lines[1].loss > 0.05
+    assert found.after.value > 0.05
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_each_part_is_judged_without_it(forward):
+    """What is fitted to lacks one part, or two, or whatever is not past."""
+    seen: list[float] = []
+
+    def watch(tally: Tally) -> StepMap:
+        seen.append(float(tally.total))
+        return StepMap([], [0.5])
+
+    parts = tuple(quiet_tally([0.2, 0.5, 0.7], [i & 1, 1, i >> 1]) for i in range(4))
+    whole = parts[0] + parts[1] + parts[2] + parts[3]
+    select(Folds(parts, forward=forward), [Candidate("watch", watch)], whole, "log")
+    assert sorted(seen) == ([3.0, 6.0, 9.0] if forward else [6.0] * 6 + [9.0] * 4)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Order, merging, weights, groups, time, kinds
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def numbers(cal: AutoCalibrator) -> tuple:
+    return cal.choice_, cal.before_.value, cal.after_.value, cal.change_.se, str(cal.comparison_)
+
+
+def test_order_and_merging_change_no_number():
+    scores, y = sample(900, 6)
+    order = np.random.default_rng(1).permutation(900)
+    cal = calibrate(scores, y)
+    assert numbers(calibrate(scores[order], y[order])) == numbers(cal)
+    parts = Tally.from_arrays(scores[:300], y[:300]) + Tally.from_arrays(scores[300:], y[300:])
+    assert numbers(calibrate(parts)) == numbers(cal)
+
+
+def test_order_changes_no_number_by_groups_and_by_time():
+    scores, y = sample(900, 6)
+    order = np.random.default_rng(1).permutation(900)
+    for name, column in (("groups", np.arange(900) % 60), ("time", np.arange(900) // 7)):
+        cal, other = calibrate(scores, y, **{name: column}), calibrate(scores[order], y[order], **{name: column[order]})
+        assert numbers(other) == numbers(cal)
+
+
+@pytest.mark.parametrize("way", [{}, {"groups": np.arange(900) % 60}, {"time": np.arange(900) // 7}])
+def test_weights_that_count_are_repetition(way):
+    scores, y = sample(900, 7)
+    w = np.random.default_rng(2).integers(0, 4, 900)
+    long = {name: np.repeat(column, w) for name, column in way.items()}
+    once = calibrate(scores, y, w, weights="counts", **way)
+    assert numbers(once) == numbers(calibrate(np.repeat(scores, w), np.repeat(y, w), **long))
+    assert numbers(once) == numbers(calibrate(scores, y, w.astype(float), **way)), "whole weights are repetition"
+
+
+@pytest.mark.parametrize("way", [{}, {"groups": np.arange(900) % 60}, {"time": np.arange(900) // 7}])
+def test_equal_weights_are_no_weights_and_their_unit_is_nothing(way):
+    scores, y = sample(900, 8)
+    plain = calibrate(scores, y, **way)
+    for unit in (0.3, 1e-7):
+        cal = calibrate(scores, y, np.full(900, unit), **way)
+        assert cal.choice_ == plain.choice_
+        assert cal.after_.value == pytest.approx(plain.after_.value, abs=1e-9)
+        assert cal.change_.se == pytest.approx(plain.change_.se, rel=1e-6)
+
+
+def test_a_row_that_outweighs_its_cell_falls_into_one_part():
+    """Nine light rows and one heavy one on one score: worth about one row, which only one part can hold."""
+    w = np.append(np.full(9, 0.01), 5.3)
+    tally = Tally.from_arrays(np.full(10, 0.4), np.append(np.zeros(9), 1), w).for_fitting()
+    folds = Folds.at_random(tally)
+    assert sum(part.positives > 0 for part in folds.parts) == 1
+    assert sum(part.total for part in folds.parts) == pytest.approx(tally.total)
+
+
+def test_weighted_parts_add_up_to_the_whole_on_a_grid_too():
+    scores, y = sample(500, 9)
+    w = np.random.default_rng(3).random(500) + 0.1
+    for grid in (None, Grid(4)):
+        tally = Tally.from_arrays(scores, y, w, grid=grid).for_fitting()
+        parts = Folds.at_random(tally).parts
+        added = parts[0] + parts[1] + parts[2] + parts[3] + parts[4]
+        np.testing.assert_allclose(added.n, tally.n)
+        np.testing.assert_allclose(added.events, tally.events, atol=1e-9)
+        np.testing.assert_allclose(added.cells.w2, tally.cells.w2)
+        np.testing.assert_allclose(added.scores, tally.scores, rtol=1e-9)
+
+
+def test_groups_stay_together_and_widen_the_interval():
+    """Rows that are copies of each other: as rows the interval is too short, as groups it is that of the originals."""
+    scores, y = sample(300, 10, level=0.5)
+    many, labels, groups = np.repeat(scores, 9), np.repeat(y, 9), np.repeat(np.arange(300), 9)
+    alone, copies = calibrate(scores, y, candidates=["shift"]), calibrate(many, labels, candidates=["shift"])
+    grouped = calibrate(many, labels, groups=groups, candidates=["shift"])
+    assert copies.before_.se == pytest.approx(alone.before_.se / 3, rel=0.1)
+    assert grouped.before_.se == pytest.approx(alone.before_.se, rel=0.2)
+
+
+def test_groups_are_dealt_whole():
+    scores, y = sample(600, 11)
+    rows_of = np.arange(600) % 40
+    from calibrant.arrays import check_rows
+
+    folds = Folds.of_rows(check_rows(scores, y, groups=rows_of))
+    assert sum(len(buckets) for buckets in folds.clusters) <= 40
+    for part, buckets in zip(folds.parts, folds.clusters, strict=True):
+        assert part.total == sum(bucket.total for bucket in buckets)
+        assert all(bucket.total % 15 == 0 for bucket in buckets)  # 15 rows in each group
+
+
+def test_a_level_that_moves_is_followed_only_by_what_comes_later():
+    """The odds double in the last third: walking forward no gain is seen before it happened."""
+    rng = np.random.default_rng(12)
+    scores, when = rng.beta(2, 4, 3000), np.arange(3000)
+    y = rng.random(3000) < expit(logit(scores) + np.where(when >= 2000, 1.5, 0.0))
+    shuffled, walked = calibrate(scores, y), calibrate(scores, y, time=when)
+    assert walked.change_.value > shuffled.change_.value
+    assert isinstance(walked.certificate(), Refusal)
+
+
+def test_frames_and_their_columns_are_the_arrays():
+    scores, y = sample(700, 13)
+    frame = pl.DataFrame({"s": scores, "y": y, "g": np.arange(700) % 50, "t": np.arange(700) // 10, "w": y + 1.5})
+    assert numbers(calibrate(frame, score="s", label="y")) == numbers(calibrate(scores, y))
+    for name, column in (("groups", "g"), ("time", "t")):
+        cal = calibrate(frame.lazy(), score="s", label="y", sample_weight="w", **{name: column})
+        assert numbers(cal) == numbers(calibrate(scores, y, y + 1.5, **{name: frame[column].to_numpy()}))
+    with pytest.raises(InputError, match="name a column"):
+        calibrate(frame, score="s", label="y", time=np.arange(700))
+    with pytest.raises(InputError, match="both name the labels"):
+        calibrate(frame, y, score="s", label="y", time="t")
+
+
+def test_a_tally_comes_alone():
+    tally = Tally.from_arrays(*sample(200))
+    assert calibrate(tally, sampling="selected").provenance_.sampling == "selected"
+    with pytest.raises(InputError, match="groups was given"):
+        calibrate(tally, groups=[1, 2])
+
+
+def test_a_grid_and_a_table_of_bins_give_nearly_the_same():
+    scores, y = sample(3000, 14)
+    cal = calibrate(scores, y)
+    gridded = calibrate(Tally.from_arrays(scores, y, grid=Grid()))
+    assert gridded.choice_ == cal.choice_
+    assert gridded.after_.value == pytest.approx(cal.after_.value, abs=2e-3)
+    edges = np.arange(1, 20) / 20
+    place = np.searchsorted(edges, scores, side="right")
+    n = np.bincount(place, minlength=20)
+    means = np.bincount(place, scores, minlength=20) / np.maximum(n, 1)
+    table = Tally.from_table(n, np.bincount(place, y, minlength=20), edges=edges, scores=means)
+    assert calibrate(table).change_.high < 0.0
+    with pytest.raises(InputError, match="mean scores"):
+        calibrate(Tally.from_table([5, 5], [1, 4], edges=[0.5]))
+
+
+def test_many_scores_are_compared_on_a_grid_and_fitted_exactly():
+    rng = np.random.default_rng(15)
+    scores = rng.random(140_000)
+    y = rng.random(140_000) < expit(logit(scores) + 1)
+    cal = calibrate(scores, y, candidates=["platt"])
+    assert cal.map_ == PlattScaling().fit(scores, y).map_
+    assert numbers(cal) == numbers(calibrate(Tally.from_arrays(scores, y, grid=COMPARED), candidates=["platt"]))
+    by_time = calibrate(scores, y, time=np.arange(140_000) // 1000, candidates=["platt"])
+    assert by_time.map_ == cal.map_
+
+
+def test_log_odds_are_kept_and_real_scores_have_platts_map_at_least():
+    scores, y = sample(2000, 16, level=0.0)
+    kept = calibrate(logit(np.clip(scores, 0.01, 0.99)), y, kind="logit")
+    assert kept.choice_ == "identity"
+    assert kept.map_ == LogitAffineMap(1.0, 0.0, on="score")
+    real = calibrate(100 * scores, y, kind="real")
+    assert real.comparison_.reference == "platt"
+    assert "identity" not in [line.name for line in real.comparison_.lines]
+    assert calibrate(100 * scores[:20], y[:20], kind="real").choice_ == "platt"
+    assert calibrate(100 * scores, y, kind="real", candidates=["isotonic"]).comparison_.lines[0].name == "platt"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Edges
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scores", "y"), [([0.3], [1]), ([0.0], [1]), ([0.3, 0.6], [0, 1]), ([0.5, 0.5], [1, 1])])
+def test_hardly_any_rows_keep_the_model(scores, y):
+    for way in ({}, {"time": np.arange(len(y))}, {"groups": np.arange(len(y))}):
+        cal = quiet(scores, y, **way)
+        assert cal.choice_ == "identity"
+        assert np.isnan(cal.after_.value) or len(y) == 2
+        assert "Keep your model as it is" in str(cal)
+
+
+def test_one_row_says_why_nothing_is_known():
+    cal = quiet([0.3], [1])
+    assert "too few rows to compare" in str(cal)
+    assert "too few parts of the rows" in str(cal)
+    assert "chosen: there is nothing to compare" in str(cal.comparison_)
+    assert cal.after_.to_dict()["value"] is None
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_moves_the_level_towards_it_but_not_far(label):
+    scores = np.linspace(0.2, 0.8, 80)
+    cal = quiet(scores, np.full(80, label))
+    assert cal.choice_ == "shift"
+    assert (2 * label - 1) * cal.map_.intercept > 1.0
+
+
+def test_a_constant_score_is_moved_to_the_rate():
+    cal = calibrate(np.full(2000, 0.5), np.arange(2000) % 5 == 0)
+    assert cal.transform([0.5])[0] == pytest.approx(0.2, abs=2e-3)
+
+
+def test_scores_of_0_and_1_that_are_wrong_now_and_then_are_tamed():
+    """A fifth of the zeros and ones are wrong: kept, they would cost 22 nats each."""
+    scores = np.repeat([0.0, 1.0], 500)
+    y = np.where(np.arange(1000) % 5 == 0, 1 - scores, scores)
+    cal = calibrate(scores, y)
+    assert cal.before_.value == pytest.approx(0.2 * 32 * np.log(2), rel=1e-6)
+    np.testing.assert_allclose(cal.transform([0.0, 1.0]), [0.2, 0.8], atol=0.02)
+
+
+def test_one_group_or_one_moment_leaves_nothing_to_compare():
+    scores, y = sample(100)
+    for way in ({"groups": np.zeros(100, dtype=int)}, {"time": np.zeros(100)}):
+        cal = calibrate(scores, y, **way)
+        assert cal.choice_ == "identity"
+        assert np.isnan(cal.change_.value)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Certificates
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_no_certificate_after_a_choice_on_the_same_rows():
+    answer = calibrate(*sample(), candidates=[HistogramBinning(n_bins=3)]).certificate()
+    assert isinstance(answer, Refusal)
+    assert "guarantee=(epsilon, alpha)" in str(answer)
+
+
+def test_a_guarantee_is_proved_by_rows_that_did_not_choose():
+    scores, y = sample(6000, 17)
+    cal = calibrate(scores, y, guarantee=(0.08, 0.1))
+    answer = cal.certificate()
+    assert isinstance(answer, Certificate)
+    assert answer.epsilon <= 0.08
+    assert answer.alpha == 0.1
+    # n^(2/3) 10^(1/3) = 330.19 * 2.1544 = 711.4 rows choose, the other 5,288 fill the bins.
+    assert answer.n == 6000 - 712
+    low, high = clopper_pearson(answer.events, answer.rows, 0.1 / len(answer.rows))
+    np.testing.assert_allclose(answer.lower, low)
+    np.testing.assert_allclose(answer.upper, high)
+    assert "bins, filled by 5,288 rows that had no part in the choice" in str(cal)
+
+
+def test_a_guarantee_of_another_alpha_is_the_default_of_its_certificate():
+    cal = calibrate(*sample(3000, 18), guarantee=(0.15, 0.05))
+    assert cal.certificate().alpha == 0.05
+
+
+def test_more_is_asked_for_and_fewer_bins_are_made():
+    scores, y = sample(6000, 17)
+    tight, loose = (calibrate(scores, y, guarantee=(epsilon, 0.1)).bins_ for epsilon in (0.04, 0.15))
+    assert len(tight.n) < len(loose.n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 40, 500])
+def test_a_guarantee_that_cannot_be_kept_says_how_many_labels_are_missing(n):
+    scores, y = sample(n, 19)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)
+        with pytest.raises(InputError, match=r"about [\d,]+ more are missing"):
+            calibrate(scores, y, guarantee=(0.01, 0.1))
+
+
+def test_the_missing_labels_are_about_those_that_one_bin_needs():
+    """Rate near 1/2: 1.645 * sqrt(0.25 / n) = 0.02 at n = 1,691 rows, besides those that choose (about 320)."""
+    y = np.arange(500) % 2
+    with pytest.raises(InputError) as told:
+        calibrate(np.linspace(0.3, 0.7, 500), y, guarantee=(0.02, 0.1))
+    missing = int(str(told.value).split("about ")[1].split(" more")[0].replace(",", ""))
+    assert missing == pytest.approx(1691 + 320 - 500, rel=0.1)
+
+
+def test_rare_events_need_fewer_labels_than_the_worst_case():
+    rng = np.random.default_rng(20)
+    scores = rng.beta(1, 60, 3000)
+    cal = calibrate(scores, rng.random(3000) < scores, guarantee=(0.03, 0.1))
+    assert cal.certificate().epsilon <= 0.03  # 0.5 / 0.03 would need 1 / (2 * 0.03^2) * log(20) = 1,664 rows a bin
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Folds and splits
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@given(n=st.integers(1, 60), count=st.integers(2, 10))
+def test_random_parts_are_all_of_the_rows_and_nearly_equal(n, count):
+    tally = quiet_tally(np.linspace(0, 1, n), np.arange(n) % 2)
+    parts = random_folds(tally, 0, count)
+    assert sum(part.total for part in parts) == n
+    assert max(part.total for part in parts) - min(part.total for part in parts) <= 1
+
+
+def test_dealing_goes_round():
+    tallies = [Tally.from_table([i + 1], [0], edges=[]) for i in range(7)]
+    assert [[t.total for t in part] for part in deal(tallies, 3)] == [[1, 4, 7], [2, 5], [3, 6]]
+
+
+def test_the_rarer_class_is_counted():
+    assert Facts.of(quiet_tally([0.1] * 5, [1, 1, 1, 0, 1])) == ("probability", 5.0, 1.0)
+
+
+@given(n=st.integers(12, 200), seed=st.integers(0, 5))
+def test_a_split_holds_every_row_once(n, seed):
+    parts = split(n, random_state=seed)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(n))
+    assert abs(len(parts.train) - 0.6 * n) <= 1
+    assert all((np.diff(part) > 0).all() for part in parts)
+
+
+def test_a_split_by_groups_cuts_none_and_by_time_goes_forward():
+    groups = np.repeat(np.arange(30), 7)
+    found = [set(groups[part]) for part in split(210, groups=groups)]
+    assert sum(len(part) for part in found) == 30
+    time = np.random.default_rng(0).integers(0, 40, 300)
+    train, calibrate_, test = (time[part] for part in split(300, (2, 1, 1), time=time))
+    assert train.max() < calibrate_.min()
+    assert calibrate_.max() < test.min()
+
+
+def test_walking_forward_never_looks_ahead():
+    time = np.random.default_rng(1).permutation(100)
+    steps = list(walk_forward(time, 4))
+    assert len(steps) == 4
+    for parts in steps:
+        assert time[parts.train].max() < time[parts.calibrate].min()
+        assert time[parts.calibrate].max() < time[parts.test].min()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: split(2),
+        lambda: split(2.5),
+        lambda: split(10, (1, 1)),
+        lambda: split(10, (1, 0, 1)),
+        lambda: split(10, groups=[1] * 10),
+        lambda: split(10, groups=[1] * 10, time=range(10)),
+        lambda: list(walk_forward([1, 2, 3], 2)),
+        lambda: list(walk_forward([1, 2, 3], 0)),
+    ],
+)
+def test_a_split_that_cannot_be_is_refused(ask):
+    with pytest.raises(InputError):
+        ask()
