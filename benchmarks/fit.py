@@ -1,6 +1,6 @@
 """Cost of fitting and applying maps, as ratios to what numpy needs for the least that must be done.
 
-    python benchmarks/fit.py --rows 1e7 [--peers]     # the published table
+    python benchmarks/fit.py --rows 1e7 --peers       # the published table; peers: pip install venn-abers splinecalib
     python benchmarks/fit.py --quick --gate           # what CI runs
 
 All jobs run in one process, in turn, round after round, so that a slow spell of the machine hits everything alike. A
@@ -9,7 +9,11 @@ cost is the median CPU time over the rounds, on one thread; a ratio is a job's c
 
 Memory is measured in a fresh process for each fit: the growth of the high-water mark of resident memory (``ru_maxrss``)
 from after a small warm-up fit, before the inputs exist, to after the fit, divided by the size of the inputs (float64
-scores and int64 labels, 16 bytes a row). The inputs themselves are therefore 1.0 of it.
+scores and int64 labels, 16 bytes a row). The inputs themselves are therefore 1.0 of it. The choice among methods has a
+bound of its own for all that the process holds, 3 GiB for 10 million rows.
+
+Peers that take long run beside ours in a turn of their own with fewer rounds; what is told is how many times longer
+they take. Venn-Abers pairs must agree with the peer's to 1e-12, or the run fails.
 """
 
 from __future__ import annotations
@@ -30,7 +34,19 @@ from measure import Job, run
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from calibrant import BetaScaling, Calibration, Grid, HistogramBinning, IsotonicCalibrator, PlattScaling, Tally
+from calibrant import (
+    AutoCalibrator,
+    BayesianBinning,
+    BetaScaling,
+    Calibration,
+    Grid,
+    HistogramBinning,
+    IsotonicCalibrator,
+    PlattScaling,
+    SplineCalibrator,
+    Tally,
+    VennAbers,
+)
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.maps import LogitAffineMap, StepMap
 
@@ -41,7 +57,15 @@ GATE = 1.5
 """CI stops at this many times the target."""
 
 SORT, BINCOUNT, COPY, SIGMOID = "np.sort", "cast + two weighted bincounts", "copy", "bare numpy sigmoid"
+ARGSORT, SECOND = "np.argsort, a million rows", "one second"
 MEMORY_TARGET = 3.0
+CHOICE = "calibrate"
+CHOICE_TARGET = 3.0 * 2**30 / 1e7
+"""Bytes a row that the choice among methods may need."""
+
+MILLION = 1_000_000
+VENN_ROWS, SPLINE_ROWS, SLOW_ROUNDS = 500_000, 20_000, 3
+AGREEMENT = 1e-12
 WARM_UP_ROWS = 1_000
 STEPS = 1_000
 SLOPE, INTERCEPT = 0.9, -0.2
@@ -56,6 +80,7 @@ FITS: Mapping[str, tuple[Callable[[], BinaryCalibrator], Grid | None]] = {
     "gridded binning": (HistogramBinning, Grid()),
     "exact Platt": (PlattScaling, None),
     "exact beta": (BetaScaling, None),
+    CHOICE: (AutoCalibrator, None),
 }
 TARGETS: Mapping[str, tuple[str, float | None]] = {
     "exact isotonic": (SORT, 5.0),
@@ -153,6 +178,82 @@ def jobs_on(scores: Floats, labels: Ints, clicks: Floats) -> list[Job]:
     return jobs
 
 
+def jobs_on_a_million() -> list[Job]:
+    """The choice among methods next to one argsort, and the slowest method next to the clock."""
+    scores, labels = make_rows(MILLION, seed=3)
+    return [
+        Job(ARGSORT, partial(np.argsort, scores)),
+        Job(f"{CHOICE}, a million rows", partial(fit, CHOICE, scores, labels), ARGSORT, 15.0),
+        Job("BayesianBinning, a million rows", lambda: BayesianBinning().fit(scores, labels), SECOND, 30.0),
+    ]
+
+
+@dataclass(frozen=True)
+class Duel:
+    """The same job by us and by a peer, and how many times longer the peer must take at least."""
+
+    name: str
+    ours: Job
+    peers: Job
+    least: float
+
+    @property
+    def won(self) -> bool:
+        return self.peers.cost >= self.least * self.ours.cost
+
+    def text(self) -> str:
+        times = self.peers.cost / self.ours.cost
+        return f"{self.name:<58}{times:>8.0f}{self.least:>9.0f}  {'ok' if self.won else 'MISS'}"
+
+
+def venn_abers_pairs(scores: Floats, labels: Ints, new: Floats) -> tuple[Floats, Floats]:
+    p0, p1 = VennAbers().fit(scores, labels).interval(new)
+    return p0, p1
+
+
+def peers_pairs(scores: Floats, labels: Ints, new: Floats) -> tuple[Floats, Floats]:
+    from venn_abers import VennAbers as PeersVennAbers  # type: ignore[import-not-found]
+
+    peer = PeersVennAbers()
+    peer.fit(np.column_stack([1.0 - scores, scores]), labels)
+    both = peer.predict_proba(np.column_stack([1.0 - new, new]))[1]
+    return both[:, 0], both[:, 1]
+
+
+def peers_spline(scores: Floats, labels: Ints) -> object:
+    from splinecalib import SplineCalib  # type: ignore[import-not-found]
+
+    with np.errstate(over="ignore"):
+        return SplineCalib().fit(scores, labels)
+
+
+def duels() -> list[Duel]:
+    scores, labels = make_rows(VENN_ROWS, seed=4)
+    venn = scores, labels, make_rows(VENN_ROWS, seed=5)[0]
+    few = make_rows(SPLINE_ROWS, seed=6)
+    return [
+        Duel(
+            f"Venn-Abers, {VENN_ROWS:,} + {VENN_ROWS:,} rows / venn-abers",
+            Job("Venn-Abers", partial(venn_abers_pairs, *venn)),
+            Job("the package venn-abers", partial(peers_pairs, *venn)),
+            30.0,
+        ),
+        Duel(
+            f"SplineCalibrator, {SPLINE_ROWS:,} rows / splinecalib",
+            Job("SplineCalibrator", lambda: SplineCalibrator().fit(*few)),
+            Job("the package splinecalib", partial(peers_spline, *few)),
+            200.0,
+        ),
+    ]
+
+
+def agreement(rows: int = VENN_ROWS) -> float:
+    """Largest difference of a Venn-Abers probability from the peer's."""
+    given = *make_rows(rows, seed=7), make_rows(rows, seed=8)[0]
+    pairs = zip(venn_abers_pairs(*given), peers_pairs(*given), strict=True)
+    return max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
+
+
 def peer_jobs(scores: Floats, labels: Ints) -> list[Job]:
     """What scikit-learn needs for the same, on as many rows as it takes in bearable time."""
     from sklearn.calibration import _SigmoidCalibration
@@ -177,11 +278,13 @@ def high_water() -> int:
 
 
 def memory_of_fit(name: str, rows: int) -> float:
-    """Peak of one fit in units of its inputs; meant for a fresh process."""
+    """Peak of one fit in units of its inputs, or of the choice in units of its bound; meant for a fresh process."""
     fit(name, *make_rows(WARM_UP_ROWS))
     before = high_water()
     scores, labels = make_rows(rows)
     fit(name, scores, labels)
+    if name == CHOICE:
+        return high_water() / (CHOICE_TARGET * rows)
     return (high_water() - before) / (scores.nbytes + labels.nbytes)
 
 
@@ -192,12 +295,15 @@ def measure_memory(rows: int, every: bool) -> list[Line]:
     """
     lines = []
     for name, (_, target) in TARGETS.items():
-        if target is None and not every:
-            continue
-        command = [sys.executable, __file__, "--memory-of", name, "--rows", str(rows)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        lines.append(Line(name, float(json.loads(done.stdout)), None if target is None else MEMORY_TARGET))
-    return lines
+        if target is not None or every:
+            lines.append(Line(name, _in_a_process(name, rows), None if target is None else MEMORY_TARGET))
+    limit = f"{CHOICE} / {CHOICE_TARGET * rows / 2**30:.1f} GiB"
+    return [*lines, Line(limit, _in_a_process(CHOICE, rows), 1.0)]
+
+
+def _in_a_process(name: str, rows: int) -> float:
+    command = [sys.executable, __file__, "--memory-of", name, "--rows", str(rows)]
+    return float(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -206,7 +312,7 @@ def measure_memory(rows: int, every: bool) -> list[Line]:
 def report(jobs: Iterable[Job], memory: Iterable[Line]) -> bool:
     """Print the tables; true when no ratio is beyond its gate."""
     jobs = list(jobs)
-    cost = {job.name: statistics.median(job.cpu) for job in jobs}
+    cost = {SECOND: 1.0} | {job.name: job.cost for job in jobs}
     print(f"\n{'job':<42}{'CPU s':>8}{'wall s':>9}")
     for job in jobs:
         print(f"{job.name:<42}{cost[job.name]:>8.3f}{statistics.median(job.wall):>9.3f}")
@@ -224,14 +330,27 @@ def report(jobs: Iterable[Job], memory: Iterable[Line]) -> bool:
     return all(line.verdict != "FAIL" for line in lines)
 
 
+def report_duels(fought: Iterable[Duel], difference: float) -> bool:
+    """Print how many times longer peers take; true when each takes long enough and the numbers agree."""
+    fought = list(fought)
+    print(f"\n{'CPU time of the peer / ours':<58}{'times':>8}{'at least':>9}")
+    for duel in fought:
+        print(duel.text())
+    agree = difference <= AGREEMENT
+    print(
+        f"largest difference of a Venn-Abers probability: {difference:.1e} ({'ok' if agree else 'FAIL'}: {AGREEMENT:g})"
+    )
+    return agree and all(duel.won for duel in fought)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Cost of fitting and applying maps, as ratios to plain numpy.")
     parser.add_argument("--rows", type=lambda text: int(float(text)), default=10_000_000)
     parser.add_argument("--rounds", type=int, help="at least 5; default 7")
     parser.add_argument("--quick", action="store_true", help="4 million rows")
     parser.add_argument("--gate", action="store_true", help="exit code 1 when a ratio exceeds 1.5 x its target")
-    parser.add_argument("--peers", action="store_true", help="also time scikit-learn, on a tenth of the rows")
-    parser.add_argument("--memory-of", choices=TARGETS, help=argparse.SUPPRESS)
+    parser.add_argument("--peers", action="store_true", help="also time scikit-learn, venn-abers and splinecalib")
+    parser.add_argument("--memory-of", choices=FITS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory_of:
         print(json.dumps(memory_of_fit(options.memory_of, options.rows)))
@@ -244,15 +363,19 @@ def main() -> int:
     print(f"{rows:,} rows, {rounds} rounds, Python {platform.python_version()}, numpy {np.__version__}", flush=True)
     memory = measure_memory(rows, every=not options.quick)
     scores, labels = make_rows(rows)
-    jobs = jobs_on(scores, labels, make_clicks(rows))
+    jobs = jobs_on(scores, labels, make_clicks(rows)) + jobs_on_a_million()
     if options.peers:
         few = rows // 10
         jobs += peer_jobs(scores[:few].copy(), labels[:few].copy())
     with threadpool_limits(1):
         run(jobs, rounds)
     within = report(jobs, memory)
+    if options.peers:
+        fought = duels()
+        run([job for duel in fought for job in (duel.ours, duel.peers)], SLOW_ROUNDS)
+        within = report_duels(fought, agreement()) and within
     if options.gate and not within:
-        print(f"\nFAIL: a ratio is more than {GATE} times its target")
+        print(f"\nFAIL: a ratio is more than {GATE} times its target, or a peer is too fast or tells other numbers")
         return 1
     return 0
 

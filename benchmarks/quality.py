@@ -1,29 +1,36 @@
 """Which calibrator is best on real data: losses on test rows, by data set, base model, calibration size and method.
 
-    python benchmarks/quality.py --quick                      # two data sets, two models, a minute
-    python benchmarks/quality.py --cache folder [--sets ...]  # everything; scores of base models are kept in the folder
+    python benchmarks/quality.py --quick                          # data that ship with scikit-learn, a minute
+    python benchmarks/quality.py --cache folder --store ours.csv  # everything; scores of base models stay in the folder
+    python benchmarks/quality.py --peers --cache folder --store peers.csv    # betacal, probcal, probmetrics as well
+    python benchmarks/quality.py --read ours.csv peers.csv        # the tables, from stored losses
 
 The data are those that `CALIBRANT_DATA` names (by default `../shared/data`; its README says where they come from). A
-base model is fitted once to half of the rows of a data set, at most 20,000; its scores on the other half are the pool.
-Each repetition draws calibration rows from one half of the pool, and the other half is the test set. The table gives
-the mean log loss and Brier score, and the mean rank over all cases, each with the standard error over cases (mean over
-repetitions first, as repetitions share their test rows). Nothing here is timed.
+base model is fitted once to two fifths of the rows of a data set, at most 10,000; its scores on the others, at most
+40,000, are the pool. Each repetition draws calibration rows from the pool, and up to 20,000 of the others are the test
+rows. Losses are averaged over repetitions; a table gives the mean over cases (data set and base model) of the log loss
+and the Brier score, and the mean rank with its standard error over cases. Nothing here is timed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -31,14 +38,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
 
 from calibrant import (
     AutoCalibrator,
+    BayesianBinning,
     BetaScaling,
-    CalibrantWarning,
+    BinwiseShift,
     HistogramBinning,
+    IsotonicBinning,
     IsotonicCalibrator,
-    LevelShift,
+    LogitShift,
     PlattScaling,
     ScalingBinning,
     SplineCalibrator,
@@ -51,33 +61,53 @@ Labels = NDArray[np.int64]
 Method = Callable[[Floats, Labels, Floats], Floats]
 """From calibration scores, their labels and test scores to calibrated test scores."""
 
+Line = tuple[str, str, int, str, float, float]
+"""Data set, base model, calibration rows, method, log loss, Brier score."""
+
 HELD = 1e-7
 """Probabilities are held this far from 0 and 1 before the log loss is taken, for every method alike."""
 
-MOST_TRAINING_ROWS = 20_000
-SIZES, QUICK_SIZES = (100, 300, 1_000, 3_000, 10_000), (300, 1_000)
-REPETITIONS, QUICK_REPETITIONS = 10, 3
+TRAINING_SHARE, MOST_TRAINING_ROWS, MOST_SVM_ROWS = 0.4, 10_000, 3_000
+MOST_POOL_ROWS, MOST_TEST_ROWS, FEWEST_TEST_ROWS = 40_000, 20_000, 150
+SIZES, QUICK_SIZES = (100, 300, 1_000, 3_000, 10_000), (100, 300)
+REPETITIONS, QUICK_REPETITIONS = 20, 5
 
-# Folder or file below the data folder, the column of the label, its value that is the event, columns to drop.
-SETS: Mapping[str, tuple[str, str, object, Sequence[str]]] = {
-    "credit default": ("credit_default/credit_default.parquet", "default payment next month", 1, ("ID",)),
-    "churn": ("customer_churn/customer_churn.parquet", "Exited", 1, ("RowNumber", "CustomerId", "Surname")),
-    "bank": ("bank_marketing_response/bank_marketing_response.parquet", "y", "yes", ("ID",)),
-    "electricity": ("elec2/elec2.parquet", "class", "UP", ()),
-    "spambase": ("uci_classification/spambase.parquet", "class", "1", ()),
-    "pulsars": ("uci_classification/htru2.parquet", "class", "1", ()),
-    "german credit": ("uci_classification/german-credit.parquet", "class", "bad", ()),
-    "cover type 2": ("covtype/covtype.parquet", "Cover_Type", 2, ()),
+UCI = "uci_classification/"
+# File below the data folder, the column of the label, its values that are the event, columns to drop.
+SETS: Mapping[str, tuple[str, str, Sequence[object], Sequence[str]]] = {
+    "credit default": ("credit_default/credit_default.parquet", "default payment next month", [1], ["ID"]),
+    "churn": ("customer_churn/customer_churn.parquet", "Exited", [1], ["RowNumber", "CustomerId", "Surname"]),
+    "bank response": ("bank_marketing_response/bank_marketing_response.parquet", "y", ["yes"], ["ID"]),
+    "cover type 2": ("covtype/covtype.parquet", "Cover_Type", [2], []),
+    "electricity": ("elec2/elec2.parquet", "class", ["UP"], []),
+    "bank marketing": (UCI + "bank-marketing.parquet", "y", ["yes"], ["duration"]),
+    "car": (UCI + "car-evaluation.parquet", "class", ["acc", "good", "vgood"], []),
+    "credit rating": (UCI + "credit-rating.parquet", "class", ["+"], []),
+    "cylinder bands": (UCI + "cylinder-bands.parquet", "band_type", ["band"], ["timestamp", "customer", "job_number"]),
+    "german credit": (UCI + "german-credit.parquet", "class", ["bad"], []),
+    "nursery": (UCI + "nursery.parquet", "class", ["priority"], []),
+    "odd optical digits": (UCI + "optdigits.parquet", "class", [1, 3, 5, 7, 9], []),
+    "odd pen digits": (UCI + "pendigits.parquet", "class", [1, 3, 5, 7, 9], []),
+    "page blocks": (UCI + "page-blocks.parquet", "class", [2, 3, 4, 5], []),
+    "phishing": (UCI + "phishing.parquet", "Result", [1], []),
+    "pima": (UCI + "pima-diabetes.parquet", "class", ["tested_positive"], []),
+    "pulsars": (UCI + "htru2.parquet", "class", [1], []),
+    "shuttle": (UCI + "shuttle.parquet", "class", [4, 5], ["split"]),
+    "sick": (UCI + "sick.parquet", "Class", ["sick"], []),
+    "spam": (UCI + "spambase.parquet", "class", [1], []),
+    "tic-tac-toe": (UCI + "tic-tac-toe.parquet", "Class", ["negative"], []),
+    "yeast": (UCI + "yeast.parquet", "class", ["CYT"], ["name"]),
 }
-QUICK_SETS = ("churn", "credit default")
+QUICK_SETS = ("breast cancer", "odd digits")
+"""They come with scikit-learn, so that every machine has them."""
 
 MODELS: Mapping[str, Callable[[], ClassifierMixin]] = {
-    "naive Bayes": GaussianNB,
-    "boosting": lambda: HistGradientBoostingClassifier(random_state=0),
-    "forest": lambda: RandomForestClassifier(200, random_state=0),
     "logistic": lambda: LogisticRegression(max_iter=1_000),
+    "forest": lambda: RandomForestClassifier(100, random_state=0),
+    "boosting": lambda: HistGradientBoostingClassifier(random_state=0),
+    "naive Bayes": GaussianNB,
+    "svm": lambda: SVC(random_state=0),
 }
-QUICK_MODELS = ("naive Bayes", "boosting")
 
 
 # -------------------------------------------------------------------------------------------------------- the methods
@@ -102,7 +132,7 @@ class _Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
 
-def peer(method: str) -> Method:
+def sklearn_peer(method: str) -> Method:
     """scikit-learn's calibrator of this name."""
 
     def run(scores: Floats, y: Labels, new: Floats) -> Floats:
@@ -112,32 +142,78 @@ def peer(method: str) -> Method:
     return run
 
 
-def ours(make: Callable[[], object]) -> Method:
+def ours(make: Callable[[], Any]) -> Method:
     """A calibrator of this package."""
-
-    def run(scores: Floats, y: Labels, new: Floats) -> Floats:
-        cal = make()
-        return np.asarray(cal.fit(scores, y, kind="probability").transform(new))  # type: ignore[attr-defined]
-
-    return run
+    return lambda scores, y, new: np.asarray(make().fit(scores, y, kind="probability").transform(new))
 
 
-METHODS: Mapping[str, Method] = {
+OURS: Mapping[str, Method] = {
     "keep the model": lambda scores, y, new: new,
     "calibrate": ours(AutoCalibrator),
-    "LevelShift": ours(LevelShift),
+    "LogitShift": ours(LogitShift),
     "TemperatureScaling": ours(TemperatureScaling),
     "PlattScaling": ours(PlattScaling),
     "BetaScaling": ours(BetaScaling),
     "SplineCalibrator": ours(SplineCalibrator),
     "IsotonicCalibrator": ours(IsotonicCalibrator),
+    "centred isotonic": ours(lambda: IsotonicCalibrator(centred=True)),
+    "IsotonicBinning": ours(IsotonicBinning),
     "HistogramBinning": ours(HistogramBinning),
     "ScalingBinning": ours(ScalingBinning),
+    "BinwiseShift": ours(BinwiseShift),
+    "BayesianBinning": ours(BayesianBinning),
     "VennAbers": ours(VennAbers),
-    "sklearn sigmoid": peer("sigmoid"),
-    "sklearn isotonic": peer("isotonic"),
-    "sklearn temperature": peer("temperature"),
+    "sklearn sigmoid": sklearn_peer("sigmoid"),
+    "sklearn isotonic": sklearn_peer("isotonic"),
+    "sklearn temperature": sklearn_peer("temperature"),
 }
+
+
+def betacal_peer(scores: Floats, y: Labels, new: Floats) -> Floats:
+    """The package of the authors of beta calibration."""
+    from betacal import BetaCalibration
+
+    return np.asarray(BetaCalibration("abm").fit(scores[:, None], y).predict(new[:, None]))
+
+
+def probcal_peer(name: str) -> Method:
+    """A calibrator of probcal, by the name of its class."""
+
+    def run(scores: Floats, y: Labels, new: Floats) -> Floats:
+        import probcal
+
+        return np.asarray(getattr(probcal, name)().fit(scores, y).predict_proba(new))
+
+    return run
+
+
+def probmetrics_peer(name: str) -> Method:
+    """A calibrator of probmetrics, by the name of its method."""
+
+    def run(scores: Floats, y: Labels, new: Floats) -> Floats:
+        from probmetrics.calibrators import get_calibrator
+
+        fitted = get_calibrator(name).fit(np.column_stack([1.0 - scores, scores]), y)
+        return np.asarray(fitted.predict_proba(np.column_stack([1.0 - new, new])))[:, 1]
+
+    return run
+
+
+PEERS: Mapping[str, Method] = {
+    "betacal": betacal_peer,
+    "probcal selector": probcal_peer("CalibratorSelector"),
+    "probcal spline": probcal_peer("SplineCalibrator"),
+    "probcal venn-abers": probcal_peer("VennAbersCalibrator"),
+    "probmetrics affine": probmetrics_peer("affine-scaling"),
+    "probmetrics quadratic": probmetrics_peer("quadratic-scaling"),
+    "probmetrics logistic-mix": probmetrics_peer("logistic-mix"),
+    "probmetrics ts-mix": probmetrics_peer("ts-mix"),
+}
+
+
+def every_method() -> dict[str, Method]:
+    """Ours and the peers, by name."""
+    return {**OURS, **PEERS}
 
 
 # ------------------------------------------------------------------------------------------------------ the base models
@@ -149,24 +225,39 @@ def pool(data: Path, name: str, model: str, cache: Path | None) -> tuple[Floats,
     if kept is not None and kept.exists():
         stored = np.load(kept)
         return stored["scores"], stored["y"]
-    file, label, event, dropped = SETS[name]
-    frame = pd.read_parquet(data / file)
-    y = (frame[label].astype(str) == str(event)).to_numpy().astype(np.int64)
-    if not 0 < y.mean() < 1:
-        raise SystemExit(f"{name}: no row, or every row, has {label} == {event!r}")
-    features = frame.drop(columns=[label, *dropped])
+    features, y = features_of(data, name)
     order = np.random.default_rng(0).permutation(len(y))
-    half = len(y) // 2
-    train, rest = order[: min(half, MOST_TRAINING_ROWS)], order[half:]
-    fitted = make_pipeline(_features(features), MODELS[model]()).fit(features.iloc[train], y[train])
-    scores = np.asarray(fitted.predict_proba(features.iloc[rest])[:, 1], dtype=np.float64)
+    share = int(TRAINING_SHARE * len(y))
+    train = order[: min(share, MOST_SVM_ROWS if model == "svm" else MOST_TRAINING_ROWS)]
+    rest = order[share : share + MOST_POOL_ROWS]
+    fitted = make_pipeline(_prepared(features), MODELS[model]()).fit(features.iloc[train], y[train])
+    if hasattr(fitted, "predict_proba"):
+        scores = np.asarray(fitted.predict_proba(features.iloc[rest])[:, 1], dtype=np.float64)
+    else:  # margins, read as log-odds, as people do
+        scores = expit(fitted.decision_function(features.iloc[rest]))
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.savez(kept, scores=scores, y=y[rest])
     return scores, y[rest]
 
 
-def _features(frame: pd.DataFrame) -> object:
+def features_of(data: Path, name: str) -> tuple[pd.DataFrame, Labels]:
+    """Features and labels of a data set."""
+    if name == "breast cancer":
+        frame, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        return frame, y.to_numpy().astype(np.int64)
+    if name == "odd digits":
+        frame, y = load_digits(return_X_y=True, as_frame=True)
+        return frame, (y.to_numpy() % 2).astype(np.int64)
+    file, label, events, dropped = SETS[name]
+    frame = pd.read_parquet(data / file)
+    y = frame[label].astype(str).isin([str(event) for event in events]).to_numpy().astype(np.int64)
+    if not 0 < y.mean() < 1:
+        raise SystemExit(f"{name}: no row, or every row, has {label} among {events}")
+    return frame.drop(columns=[label, *dropped]), y
+
+
+def _prepared(frame: pd.DataFrame) -> object:
     numbers = frame.select_dtypes("number").columns
     words = frame.columns.difference(numbers)
     coded = OneHotEncoder(handle_unknown="ignore", max_categories=30, sparse_output=False)
@@ -185,21 +276,38 @@ def losses(p: Floats, y: Labels) -> tuple[float, float]:
     return float(-np.mean(np.where(y == 1, np.log(held), np.log1p(-held)))), float(np.mean((p - y) ** 2))
 
 
-def one_case(scores: Floats, y: Labels, size: int, repetitions: int, methods: Sequence[str]) -> Floats | None:
-    """Losses by method, averaged over repetitions; None where there are too few rows."""
-    half = len(y) // 2
-    if size > half:
-        return None
-    test = slice(half, None)
+def one_case(
+    scores: Floats, y: Labels, size: int, repetitions: int, methods: Mapping[str, Method]
+) -> list[tuple[str, float, float]]:
+    """Method, log loss and Brier score, averaged over repetitions; nothing where there are too few rows."""
+    if len(y) - size < FEWEST_TEST_ROWS:
+        return []
     made = []
     for repetition in range(repetitions):
-        rows = np.random.default_rng([size, repetition]).permutation(half)[:size]
+        order = np.random.default_rng([size, repetition]).permutation(len(y))
+        rows, test = order[:size], order[size : size + MOST_TEST_ROWS]
         if not 0 < y[rows].sum() < size:
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CalibrantWarning)
-            made.append([losses(METHODS[m](scores[rows], y[rows], scores[test]), y[test]) for m in methods])
-    return np.mean(made, axis=0) if made else None
+            warnings.simplefilter("ignore")
+            made.append([losses(run(scores[rows], y[rows], scores[test]), y[test]) for run in methods.values()])
+    means = np.mean(made, axis=0) if made else []
+    return [(name, float(log_loss), float(brier)) for name, (log_loss, brier) in zip(methods, means, strict=False)]
+
+
+def one_pool(job: tuple[Path, str, str, Path | None, Sequence[int], int, Sequence[str]]) -> list[Line]:
+    """All sizes of one data set and base model."""
+    data, name, model, cache, sizes, repetitions, methods = job
+    scores, y = pool(data, name, model, cache)
+    chosen = {method: every_method()[method] for method in methods}
+    return [
+        (name, model, size, method, log_loss, brier)
+        for size in sizes
+        for method, log_loss, brier in one_case(scores, y, size, repetitions, chosen)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------- the tables
 
 
 def ranks(values: Floats) -> Floats:
@@ -209,51 +317,81 @@ def ranks(values: Floats) -> Floats:
     return below + (equal + 1) / 2
 
 
-def table(title: str, found: Floats, methods: Sequence[str]) -> str:
-    """Mean losses and mean ranks by method; ``found`` is case by method by loss."""
+def table(title: str, found: pd.DataFrame) -> str:
+    """Mean losses and mean ranks by method over the cases that every method has."""
+    wide = found.pivot(index=["set", "model", "size"], columns="method", values=["log loss", "brier"]).dropna()
+    methods = list(wide["log loss"].columns)
+    values = np.stack([wide["log loss"].to_numpy(), wide["brier"].to_numpy()], axis=2)
     lines = [
-        f"{title}: {len(found)} cases",
-        f"{'method':<22}{'log loss':>10}{'rank':>8} (se)  {'Brier':>10}{'rank':>8} (se)",
+        f"{title}: {len(values)} cases",
+        f"{'method':<26}{'log loss':>10}{'rank':>8} (se)  {'Brier':>10}{'rank':>8} (se)",
     ]
-    ranked = np.stack([ranks(found[:, :, loss]) for loss in (0, 1)], axis=2)
-    errors = ranked.std(axis=0, ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.full(ranked.shape[1:], np.nan)
-    means, places = found.mean(axis=0), ranked.mean(axis=0)
+    ranked = np.stack([ranks(values[:, :, loss]) for loss in (0, 1)], axis=2)
+    errors = ranked.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.full(ranked.shape[1:], np.nan)
+    means, places = values.mean(axis=0), ranked.mean(axis=0)
     for j in np.argsort(places[:, 0]):
         parts = [f"{means[j, k]:>10.5f}{places[j, k]:>8.2f} ({errors[j, k]:.2f})" for k in (0, 1)]
-        lines.append(f"{methods[j]:<22}{'  '.join(parts)}")
+        lines.append(f"{methods[j]:<26}{'  '.join(parts)}")
     return "\n".join(lines)
+
+
+def worst(found: pd.DataFrame) -> str:
+    """Where `calibrate` lost most against the model as it is, by data set and size, averaged over base models."""
+    by_set = found.pivot_table(index=["set", "size"], columns="method", values="log loss")
+    change = (by_set["calibrate"] - by_set["keep the model"]).sort_values(ascending=False)
+    told = [f"  {name}, {size:,} rows: {value:+.5f}" for (name, size), value in change.head(5).items()]
+    return "\n".join(["calibrate less the model as it is, in log loss, where it does worst:", *told])
 
 
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two data sets, two models, two sizes, three repetitions")
+    parser.add_argument("--quick", action="store_true", help="two data sets of scikit-learn, two sizes, few repetitions")
+    parser.add_argument("--peers", action="store_true", help="the peers alone: betacal, probcal, probmetrics")
     parser.add_argument("--cache", type=Path, help="folder that keeps the scores of base models")
-    parser.add_argument("--sets", nargs="+", choices=list(SETS))
+    parser.add_argument("--store", type=Path, help="CSV file that the losses are written to")
+    parser.add_argument("--read", nargs="+", type=Path, help="CSV files of losses; nothing is run")
+    parser.add_argument("--sets", nargs="+")
     parser.add_argument("--models", nargs="+", choices=list(MODELS))
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--methods", nargs="+")
     parser.add_argument("--sizes", nargs="+", type=int)
     parser.add_argument("--repetitions", type=int)
+    parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
+    found = read(given.read) if given.read else run(given)
+    if given.store:
+        found.to_csv(given.store, index=False, float_format="%.8f")
+    for size, part in found.groupby("size"):
+        print("\n" + table(f"{size:,} calibration rows", part))
+    print("\n" + table("all sizes", found))
+    if {"calibrate", "keep the model"} <= set(found["method"]):
+        print("\n" + worst(found))
+
+
+def run(given: argparse.Namespace) -> pd.DataFrame:
+    """Losses of every case."""
     data = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
-    sets = given.sets or (QUICK_SETS if given.quick else list(SETS))
-    models = given.models or (QUICK_MODELS if given.quick else list(MODELS))
+    sets = given.sets or (QUICK_SETS if given.quick else [*SETS, *QUICK_SETS])
     sizes = given.sizes or (QUICK_SIZES if given.quick else SIZES)
     repetitions = given.repetitions or (QUICK_REPETITIONS if given.quick else REPETITIONS)
-    found: dict[int, list[Floats]] = {size: [] for size in sizes}
-    for name in sets:
-        for model in models:
-            scores, y = pool(data, name, model, given.cache)
-            print(f"{name}, {model}: {len(y):,} rows, {y.mean():.1%} events", flush=True)
-            for size in sizes:
-                case = one_case(scores, y, size, repetitions, given.methods)
-                if case is not None:
-                    found[size].append(case)
-    for size, cases in found.items():
-        if cases:
-            print("\n" + table(f"{size:,} calibration rows", np.array(cases), given.methods))
-    every = [case for cases in found.values() for case in cases]
-    print("\n" + table("all sizes", np.array(every), given.methods))
+    methods = given.methods or list(PEERS if given.peers else OURS)
+    jobs = [
+        (data, name, model, given.cache, sizes, repetitions, methods)
+        for name in sets
+        for model in given.models or MODELS
+    ]
+    lines: list[Line] = []
+    with ProcessPoolExecutor(given.jobs) as workers:
+        for job, made in zip(jobs, workers.map(one_pool, jobs), strict=True):
+            print(f"{job[1]}, {job[2]}: {len(made) // len(methods)} sizes", file=sys.stderr, flush=True)
+            lines += made
+    return pd.DataFrame(lines, columns=["set", "model", "size", "method", "log loss", "brier"])
+
+
+def read(files: Sequence[Path]) -> pd.DataFrame:
+    """Stored losses; of a method that is in several files the first."""
+    joined = pd.concat([pd.read_csv(file) for file in files])
+    return joined.drop_duplicates(["set", "model", "size", "method"])
 
 
 if __name__ == "__main__":

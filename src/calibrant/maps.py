@@ -6,6 +6,7 @@ JSON, SQL and dataframe expressions. Needs numpy alone, so that applying a store
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -13,9 +14,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays.errors import InputError
+from calibrant.arrays.keys import LONGEST_KEY, Keys, key_text, read_keys
 from calibrant.numerics import CLAMP, LOG_ODDS_LIMIT, Floats, Guide, chunks, to_float32
 
 Axis = Literal["log-odds", "score"]
+
+Columns = ArrayLike | Mapping[str, Any]
+"""Groups of the rows: the one column that a map needs, or columns by their names."""
 
 LARGEST = 1e301
 """Parameters and knots stay below this, so that their products with log-odds and their differences stay finite."""
@@ -33,8 +39,17 @@ class Map:
     exact: ClassVar[bool] = False
     """Whether it only compares and copies, so that every place where it runs must give the same doubles."""
 
-    def apply(self, scores: ArrayLike) -> NDArray[Any]:
-        """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN."""
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of groups that it needs beside the score, without repeats."""
+        return ()
+
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+        """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN.
+
+        A map that needs columns of groups takes them by name, or as one array when it needs one column; in a mapping,
+        columns that it does not need are left alone.
+        """
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -55,8 +70,9 @@ class Map:
 class ScoreMap(Map):
     """A map of one score to one probability, evaluated chunk by chunk."""
 
-    def apply(self, scores: ArrayLike) -> NDArray[Any]:
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
         """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN."""
+        _columns(self, groups, np.shape(scores))
         given = np.asarray(scores)
         flat = given.reshape(-1)
         single = flat.dtype == np.float32
@@ -84,8 +100,9 @@ class IdentityMap(ScoreMap):
     kind: ClassVar[str] = "identity"
     exact: ClassVar[bool] = True
 
-    def apply(self, scores: ArrayLike) -> NDArray[Any]:
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
         """A copy of ``scores``, as floats."""
+        _columns(self, groups, np.shape(scores))
         given = np.asarray(scores)
         return given.astype(np.float32 if given.dtype == np.float32 else np.float64)
 
@@ -222,16 +239,20 @@ class LogitAffineMap(ScoreMap):
             raise ValueError(f"on must be 'log-odds' or 'score', got {self.on!r}")
 
     def _evaluate(self, s: Floats) -> Floats:
+        return self._evaluate_with(s, self.slope, self.intercept)
+
+    def _evaluate_with(self, s: Floats, slope: float | Floats, intercept: float | Floats) -> Floats:
+        """The map with another slope and intercept, or with those of each row."""
         if self.on == "score":
             with np.errstate(over="ignore"):  # an infinite argument is held at the limit below
-                x = np.clip(s, -LARGEST, LARGEST) * self.slope
+                x = np.clip(s, -LARGEST, LARGEST) * slope
         else:
             x = np.maximum(s, self.clamp)
             np.minimum(x, 1.0 - self.clamp, out=x)
             np.divide(x, 1.0 - x, out=x)
             np.log(x, out=x)
-            x *= self.slope
-        x += self.intercept
+            x *= slope
+        x += intercept
         return _expit_in_place(x)
 
 
@@ -273,9 +294,111 @@ class BetaMap(ScoreMap):
         return _expit_in_place(x)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ByGroupMap(Map):
+    r"""A map for each group of rows.
+
+    .. math:: m(s, g) = m_j(s) \quad\text{where}\quad g = g_j,
+
+    with groups :math:`g_1, \dots, g_J` in the column ``by`` and the map :math:`m_j` of each. A row whose group is not
+    listed or is missing (None, NaN, NULL) goes through ``default``; a default of None says that no probability is
+    known there: NaN, in SQL NULL.
+
+    Groups are text. A whole number stands for its digits, also as a float (pandas makes floats of whole numbers with
+    gaps), True and False for ``true`` and ``false``; other values are refused.
+
+    Cost: one look into a hash table per row for its group, then that of the maps; maps of log-odds that differ in
+    slope and intercept alone run as one.
+
+    Examples
+    --------
+    >>> by_region = ByGroupMap("region", ("north", "south"), (StepMap([], [0.2]), StepMap([], [0.4])), IdentityMap())
+    >>> by_region.apply([0.5, 0.5, 0.5], ["south", "north", "east"]).tolist()
+    [0.4, 0.2, 0.5]
+    >>> by_region.columns
+    ('region',)
+    """
+
+    by: str
+    groups: tuple[str, ...]
+    maps: tuple[Map, ...]
+    default: Map | None
+
+    kind: ClassVar[str] = "by-group"
+
+    def __post_init__(self) -> None:
+        """Check the parts."""
+        if not isinstance(self.by, str) or not _writable(self.by):
+            raise ValueError(f"by must be the name of the column of groups, got {self.by!r}")
+        groups = tuple(key_text(group) for group in self.groups)
+        maps = tuple(self.maps)
+        if not groups or len(set(groups)) != len(groups) or len(groups) != len(maps):
+            raise ValueError("a map by group needs at least one group, no group twice, and one map for each")
+        if any(group is None or (group and not _writable(group)) for group in groups):
+            raise ValueError(f"a group is text of at most {LONGEST_KEY} characters, without zero characters")
+        parts = maps if self.default is None else (*maps, self.default)
+        if not all(isinstance(part, Map) and not part.columns for part in parts):
+            raise ValueError("the maps of groups must be maps of the score alone: compose maps by group instead")
+        _freeze(self, "groups", groups)
+        _freeze(self, "maps", maps)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column ``by``."""
+        return (self.by,)
+
+    @cached_property
+    def lines(self) -> tuple[LogitAffineMap, Floats, Floats] | None:
+        """When all maps differ in slope and intercept alone: one of them, the slopes and the intercepts."""
+        first = self.maps[0]
+        parts = [part for part in self.maps if isinstance(part, LogitAffineMap)]
+        if not isinstance(first, LogitAffineMap) or len(parts) < len(self.maps):
+            return None
+        if any((part.on, part.clamp) != (first.on, first.clamp) for part in parts):
+            return None
+        return first, np.array([part.slope for part in parts]), np.array([part.intercept for part in parts])
+
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+        """Probabilities for ``scores`` of rows in ``groups``; float32 in gives float32 out, NaN gives NaN."""
+        given = np.asarray(scores)
+        codes = _columns(self, groups, given.shape)[self.by].among(self.groups).reshape(-1)
+        flat = given.reshape(-1).astype(np.float64, copy=False)
+        out = np.empty(flat.shape)
+        if self.lines is None:
+            self._fill_by_group(out, flat, codes)
+        else:
+            self._fill_at_once(out, flat, codes, *self.lines)
+        return (to_float32(out) if given.dtype == np.float32 else out).reshape(given.shape)
+
+    def _fill_by_group(self, out: Floats, s: Floats, codes: NDArray[np.intp]) -> None:
+        order = np.argsort(codes.astype(np.int16 if len(self.maps) < 2**15 else np.intp), kind="stable")
+        ends = np.cumsum(np.bincount(codes + 1, minlength=len(self.maps) + 1)).tolist()
+        for j, part in enumerate((self.default, *self.maps)):
+            rows = order[ends[j - 1] if j else 0 : ends[j]]
+            if len(rows):
+                out[rows] = np.nan if part is None else part.apply(s[rows])
+
+    def _fill_at_once(
+        self, out: Floats, s: Floats, codes: NDArray[np.intp], like: LogitAffineMap, slopes: Floats, intercepts: Floats
+    ) -> None:
+        for part in chunks(len(s)):
+            code = codes[part]
+            out[part] = like._evaluate_with(s[part], slopes[code], intercepts[code])
+            others = np.flatnonzero(code < 0)
+            if len(others):
+                out[part.start + others] = np.nan if self.default is None else self.default.apply(s[part][others])
+
+    def __repr__(self) -> str:
+        """Number of groups instead of all of them."""
+        named = ", ".join(map(repr, self.groups[:3])) + (", ..." if len(self.groups) > 3 else "")
+        return f"ByGroupMap({self.by!r}, {len(self.groups)} groups: {named}, default={self.default!r})"
+
+
 @dataclass(frozen=True, eq=False)
 class ComposeMap(Map):
     """Maps one after the other, the first applied first; compositions inside it are laid flat.
+
+    Maps by group may stand among them, of one column or of several.
 
     Examples
     --------
@@ -298,18 +421,24 @@ class ComposeMap(Map):
             tuple(leaf for part in parts for leaf in (part.maps if isinstance(part, ComposeMap) else (part,))),
         )
 
-    def apply(self, scores: ArrayLike) -> NDArray[Any]:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the parts, in the order of first need."""
+        return tuple(dict.fromkeys(name for part in self.maps for name in part.columns))
+
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
         """Probabilities after the last map."""
         given = np.asarray(scores)
+        keys = _columns(self, groups, given.shape)
         single = given.dtype == np.float32
         out = given.astype(np.float64) if single else given
         for part in self.maps:
-            out = part.apply(out)
+            out = part.apply(out, keys if part.columns else None)
         return to_float32(out) if single else out
 
 
 KINDS: dict[str, type[Map]] = {
-    cls.kind: cls for cls in (IdentityMap, StepMap, PiecewiseLinearMap, LogitAffineMap, BetaMap, ComposeMap)
+    cls.kind: cls for cls in (IdentityMap, StepMap, PiecewiseLinearMap, LogitAffineMap, BetaMap, ByGroupMap, ComposeMap)
 }
 """Every kind that a document may name; nothing else can be built from one."""
 
@@ -322,6 +451,38 @@ def _expit_in_place(x: Floats) -> Floats:
     x += 1.0
     np.reciprocal(x, out=x)
     return x
+
+
+def _columns(owner: Map, groups: Columns | None, shape: tuple[int, ...]) -> dict[str, Keys]:
+    """The groups that the map needs, by column, checked against the shape of the scores."""
+    needed = owner.columns
+    if not isinstance(groups, Mapping):
+        if groups is None and needed:
+            raise InputError(
+                f"this map needs the column {' and '.join(map(repr, needed))} beside the scores: pass groups, or where "
+                "only scores are taken, the map of one group"
+            )
+        if groups is not None and len(needed) != 1:
+            fix = "by name, as {'name': values, ...}" if needed else "no groups"
+            raise InputError(f"this map needs {len(needed)} columns of groups: pass {fix}")
+        groups = dict.fromkeys(needed, groups)
+    missing = [name for name in needed if name not in groups]
+    if missing:
+        raise InputError(
+            f"groups has no column {missing[0]!r}, which this map needs: it has {', '.join(groups) or 'none'}"
+        )
+    keys = {name: read_keys(groups[name], f"the column {name!r}") for name in needed}
+    for name, each in keys.items():
+        if each.codes.shape != shape:
+            raise InputError(
+                f"the column {name!r} has shape {each.codes.shape} but scores has {shape}: pass one group per score"
+            )
+    return keys
+
+
+def _writable(text: str) -> bool:
+    """Whether every place that holds text can hold this: no zero character, no half of a character, not endless."""
+    return 0 < len(text) <= LONGEST_KEY and not any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def _freeze(owner: Map, name: str, value: object) -> None:

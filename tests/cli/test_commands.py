@@ -27,10 +27,17 @@ def rows_of(path: str) -> list[tuple]:
 @pytest.mark.parametrize(
     ("method", "calibrator"),
     [
+        ("auto", cb.AutoCalibrator()),
+        ("shift", cb.LogitShift()),
+        ("temperature", cb.TemperatureScaling()),
         ("platt", cb.PlattScaling()),
         ("beta", cb.BetaScaling()),
+        ("spline", cb.SplineCalibrator()),
         ("isotonic", cb.IsotonicCalibrator()),
         ("binning", cb.HistogramBinning()),
+        ("scaling-binning", cb.ScalingBinning()),
+        ("bayesian-binning", cb.BayesianBinning()),
+        ("venn-abers", cb.VennAbers()),
     ],
 )
 def test_fit_saves_the_map_of_the_library(run, columns, method, calibrator):
@@ -77,8 +84,8 @@ def test_dependent_rows_get_no_certificate(run):
 
 def test_fit_takes_a_store(run):
     run("tally", "rows.csv", "--label", "bad", "--by", "land", "--day", "2026-03-01", "--store", "kept")
-    assert run("fit", "kept", "--out", "m.json").exit_code == 0
-    run("fit", "rows.csv", "--label", "bad", "--out", "whole.json")
+    assert run("fit", "kept", "--method", "platt", "--out", "m.json").exit_code == 0
+    run("fit", "rows.csv", "--label", "bad", "--method", "platt", "--out", "whole.json")
     stored, whole = cb.load("m.json"), cb.load("whole.json")
     assert stored.provenance.n == whole.provenance.n
     assert stored.transform([0.3])[0] == pytest.approx(whole.transform([0.3])[0], abs=1e-3)
@@ -90,6 +97,95 @@ def test_many_log_odds_are_counted_on_a_grid_of_their_range(run):
     write({"x": np.log(p / (1 - p)), "label": columns["label"]}, "logits.parquet")
     done = run("fit", "logits.parquet", "--score", "x", "--kind", "logit", "--out", "m.json")
     assert done.exit_code == 0
+    assert cb.load("m.json").transform([0.0])[0] == pytest.approx(0.5, abs=0.02)
+
+
+# ------------------------------------------------------------------------------------------------ fit, by itself
+
+
+def test_by_itself_fit_is_calibrate(run, columns):
+    done = run("fit", "rows.csv", "--label", "bad", "--out", "m.json")
+    expected = cb.calibrate(columns["score"], columns["bad"])
+    assert cb.load("m.json").map == expected.map_
+    assert f"Chose {expected.choice_}" in done.stdout
+    assert "What it compared" in done.stdout
+    for line in expected.comparison_.lines:
+        if line.loss == line.loss:
+            assert f"{line.loss:.5f}" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    for name in ("comparison_", "guarantee=", "epsilon"):
+        assert name not in done.stdout
+
+
+def test_keeping_the_model_is_an_answer_and_a_map(run):
+    done = run("fit", "rows.csv", "--out", "m.json")
+    assert done.exit_code == 0
+    assert "Keep your model as it is" in done.stdout
+    np.testing.assert_allclose(cb.load("m.json").transform([0.2, 0.7]), [0.2, 0.7], rtol=0, atol=1e-15)
+
+
+def test_where_nothing_could_be_compared_there_is_no_table(run, columns):
+    write({"score": columns["score"][:6], "label": np.array([0, 1, 0, 0, 1, 0])}, "six.csv")
+    done = run("fit", "six.csv", "--out", "m.json")
+    assert done.exit_code == 0
+    assert "What it compared" not in done.stdout
+    assert cb.load("m.json").transform([0.3])[0] == pytest.approx(0.3, abs=1e-15)
+
+
+def test_the_comparison_is_told_as_json(run, columns):
+    words = ["fit", "rows.csv", "--label", "bad", "--loss", "brier", "--out", "m.json", "--json"]
+    told = json.loads(run(*words).stdout)
+    expected = cb.calibrate(columns["score"], columns["bad"], loss="brier")
+    comparison = told.pop("comparison")
+    assert told == json.loads(Path("m.json").read_text(encoding="utf-8"))
+    assert comparison["choice"] == expected.choice_
+    assert comparison["loss"] == "brier"
+    assert comparison["change"]["value"] == expected.change_.value
+    assert comparison["before"]["value"] == expected.before_.value
+    assert comparison["after"]["high"] == expected.after_.high
+    assert [each["name"] for each in comparison["candidates"] if each["chosen"]] == [expected.choice_]
+
+
+@pytest.mark.parametrize(("option", "column"), [("groups", "patient"), ("time", "day")])
+def test_groups_and_time_split_the_rows(run, columns, option, column):
+    done = run("fit", "rows.parquet", "--label", "bad", f"--{option}", column, "--out", "m.json", "--json")
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)["comparison"]
+    expected = cb.calibrate(columns["score"], columns["bad"], **{option: columns[column]})
+    assert told["after"]["value"] == pytest.approx(expected.after_.value, abs=1e-12)
+    assert told["after"]["value"] != cb.calibrate(columns["score"], columns["bad"]).after_.value
+
+
+def test_a_guarantee_is_a_certificate_or_an_error(run, columns):
+    done = run("fit", "rows.csv", "--label", "bad", "--guarantee", "0.1", "--alpha", "0.2", "--out", "m.json")
+    promise = cb.calibrate(columns["score"], columns["bad"], guarantee=(0.1, 0.2)).certificate()
+    assert promise.epsilon <= 0.1
+    assert " ".join(str(promise).split()) in " ".join(done.stdout.split())
+    assert cb.load("m.json").certificate.alpha == 0.2
+    assert run("fit", "rows.csv", "--label", "bad", "--guarantee", "0.001", "--out", "n.json").exit_code == 1
+    assert not Path("n.json").exists()
+
+
+def test_fit_chooses_on_a_store_and_on_globs(run, columns):
+    run("tally", "rows.csv", "--label", "bad", "--by", "land", "--day", "2026-03-01", "--store", "kept")
+    stored = json.loads(run("fit", "kept", "--out", "m.json", "--json").stdout)
+    assert stored["comparison"]["before"]["value"] == pytest.approx(
+        cb.calibrate(columns["score"], columns["bad"]).before_.value, abs=1e-4
+    )
+    write({name: column[:2000] for name, column in columns.items()}, "part-1.csv")
+    write({name: column[2000:] for name, column in columns.items()}, "part-2.csv")
+    run("fit", "part-*.csv", "--label", "bad", "--out", "parts.json")
+    run("fit", "rows.csv", "--label", "bad", "--out", "whole.json")
+    assert cb.load("parts.json").map == cb.load("whole.json").map
+
+
+def test_log_odds_of_patients_are_split_by_patient(run):
+    columns = made(70_000, seed=5)
+    p = columns["score"]
+    write({"x": np.log(p / (1 - p)), "label": columns["label"], "patient": columns["patient"]}, "logits.parquet")
+    words = ["fit", "logits.parquet", "--score", "x", "--kind", "logit", "--groups", "patient", "--out", "m.json"]
+    done = run(*words)
+    assert done.exit_code == 0, done.stderr
     assert cb.load("m.json").transform([0.0])[0] == pytest.approx(0.5, abs=0.02)
 
 

@@ -216,7 +216,35 @@ FIT = {
         "--where 'isfinite(score)'",
     ),
     "log-odds": ("logits.csv", "if they are log-odds, pass --kind logit"),
-    "bins without binning": ("rows.csv --n-bins 5", "--n-bins belongs to bins: add --method binning, or leave it out"),
+    "bins without binning": (
+        "rows.csv --n-bins 5",
+        "--n-bins belongs to --method binning or scaling-binning: add that, or leave --n-bins out",
+    ),
+    "a loss without a choice": (
+        "rows.csv --method isotonic --loss brier",
+        "--loss belongs to --method auto: add that, or leave --loss out",
+    ),
+    "a guarantee of another method": (
+        "rows.csv --method binning --guarantee 0.1",
+        "--guarantee belongs to --method auto: add that, or leave --guarantee out",
+    ),
+    "a confidence of nothing": (
+        "rows.csv --alpha 0.1",
+        "--alpha belongs to --guarantee and to --method binning: add one of them, or leave --alpha out",
+    ),
+    "a guarantee that is none": ("rows.csv --guarantee 2", "--guarantee and --alpha must lie between 0 and 1"),
+    "a guarantee beyond the labels": (
+        "rows.csv --guarantee 0.001",
+        "--guarantee: that of 0.001 at confidence 90 % cannot be kept with 4,000 labels",
+    ),
+    "a guarantee for rows that depend on each other": (
+        "rows.csv --guarantee 0.1 --groups patient",
+        "--guarantee cannot be kept: --groups says that rows depend on each other",
+    ),
+    "two ways to split rows": (
+        "rows.csv --groups patient --time day",
+        "--groups and --time cannot both split the rows: pass one of them",
+    ),
     "two ways to say how many bins": (
         "rows.csv --method binning --n-bins 5 --epsilon 0.1",
         "--n-bins and --epsilon both choose the number of bins: give one of them",

@@ -62,7 +62,7 @@ def test_hints_and_notes_speak_of_options():
     p = rng.beta(2, 5, 3000)
     verdict = cb.check(np.sqrt(p), rng.random(3000) < p / 4, rng.integers(1, 3, 3000))
     told = " ".join(map(in_options, (*verdict.hints, *verdict.notes, NO_FOLDS)))
-    assert "Mend it with calibrant fit FILES --out map.json" in told
+    assert "undoes it without labels; with labels: calibrant fit FILES --out map.json" in told
     assert "say --counts to keep" in told
     assert "unless --time or --groups says" in told
     assert not re.search(r"\w=", told)

@@ -18,6 +18,7 @@ import calibrant.calibrators
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.parametric import BetaScaling
+from calibrant.calibrators.segments import SegmentCalibrator
 from calibrant.export.document import Calibration, load
 from calibrant.guarantees.certificates import Certificate, Refusal
 from calibrant.guarantees.provenance import Sampling
@@ -30,6 +31,10 @@ from calibrant.tallies import Tally
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+# Fitted to segments beside scores and labels, so with tests of their own: tests/unit/test_segments.py.
+NEED_SEGMENTS = {SegmentCalibrator}
+
+
 def _calibrators() -> list[type[BinaryCalibrator]]:
     package = calibrant.calibrators
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
@@ -39,7 +44,7 @@ def _calibrators() -> list[type[BinaryCalibrator]]:
         below = [cls for cls in waiting.pop().__subclasses__() if cls.__module__.startswith(package.__name__)]
         found += below
         waiting += below
-    return sorted(set(found), key=lambda cls: cls.__name__)
+    return sorted(set(found) - NEED_SEGMENTS, key=lambda cls: cls.__name__)
 
 
 def sample(n: int = 400, seed: int = 0, *, decimals: int | None = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +92,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"shrink_ends": False},
         {"step": True, "shrink_ends": False},
     ],
-    "LevelShift": [{}, {"soft_targets": True}, {"limits": True}],
+    "LogitShift": [{}, {"soft_targets": True}, {"limits": True}],
     "PlattScaling": [{}, {"on": "score"}, {"soft_targets": True}, {"increasing": False}, {"limits": True}],
     "ScalingBinning": [
         {},

@@ -18,7 +18,7 @@ from calibrant.calibrators.isotonic import IsotonicCalibrator
 from calibrant.calibrators.parametric import BetaScaling, PlattScaling
 from calibrant.export.document import FORMAT, Calibration
 from calibrant.guarantees.certificates import Certificate
-from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
+from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -34,6 +34,24 @@ MAPS = {
     "beta": BetaMap(0.7, 1.3, 0.2, clamp=2.0**-20),
     "compose": ComposeMap(
         (BetaMap(1.1, 0.9, 0.1), ComposeMap((IdentityMap(), PiecewiseLinearMap([0.1, 0.9], [0.1, 0.9]))))
+    ),
+    "by-group": ByGroupMap(
+        "region",
+        ("größe 数", "it's", 3, True, ""),
+        (StepMap([0.5], [0.1, 0.7]), LogitAffineMap(0.9, 0.1), BetaMap(0.8, 1.2, 0.0), IdentityMap(), IdentityMap()),
+        None,
+    ),
+    "by-group-lines": ByGroupMap(
+        "region", ("a", "b"), (LogitAffineMap(1.1, 0.3), LogitAffineMap(0.9, -0.2)), IdentityMap()
+    ),
+    "compose-by-group": ComposeMap(
+        (
+            PiecewiseLinearMap([0.1, 0.5, 0.9], [0.2, 0.4, 0.8]),
+            ByGroupMap("region", ("a", "b"), (LogitAffineMap(1.1, 0.3), LogitAffineMap(0.9, -0.2)), IdentityMap()),
+            ByGroupMap(
+                "branch", (7,), (ComposeMap((IdentityMap(), BetaMap(1.0, 1.1, 0.1))),), LogitAffineMap(1.0, 0.1)
+            ),
+        )
     ),
 }
 
@@ -104,7 +122,16 @@ def documents() -> dict[str, Calibration]:
 
 def hexes(calibration: Calibration) -> list[str]:
     """Images of the probes, by their bits."""
-    return [float(p).hex() for p in calibration.transform(np.array(PROBES))]
+    return [float(p).hex() for p in images(calibration)]
+
+
+def images(calibration: Calibration) -> np.ndarray:
+    """Images of the probes, in every group of a map by group in turn."""
+    if not calibration.map.columns:
+        return calibration.transform(np.array(PROBES))
+    groups = np.array(["größe 数", "it's", "3", "true", "", "a", "b", "7", None, "never"], dtype=object)
+    scores, names = np.repeat(PROBES, len(groups)), np.tile(groups, len(PROBES))
+    return calibration.transform(scores, {"region": names, "branch": np.roll(names, 1)})
 
 
 def main() -> None:
@@ -114,9 +141,9 @@ def main() -> None:
     for name, calibration in written.items():
         calibration.save(folder / f"{name}.json")
     known = folder / "images.json"
-    images = json.loads(known.read_text()) if known.exists() else {}
-    images |= {name: hexes(calibration) for name, calibration in written.items()}
-    known.write_text(json.dumps(images, indent=1, sort_keys=True) + "\n")
+    stored = json.loads(known.read_text()) if known.exists() else {}
+    stored |= {name: hexes(calibration) for name, calibration in written.items()}
+    known.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.documents.make_golden import GOLDEN, PROBES, hexes
+from tests.documents.make_golden import GOLDEN, hexes, images
 
 from calibrant.export.document import FORMAT, Calibration, load
 from calibrant.guarantees.certificates import Certificate, Mode
@@ -71,13 +71,13 @@ def numbers(value: Any) -> Any:
 
 @every_document
 def test_it_maps_to_the_same_probabilities(path):
-    images = json.loads((path.parent / "images.json").read_text())
+    stored = json.loads((path.parent / "images.json").read_text())
     calibration = load(path)
-    expected = [float.fromhex(image) for image in images[path.stem]]
+    expected = [float.fromhex(image) for image in stored[path.stem]]
     if calibration.map.kind in EXACT_KINDS:
-        assert hexes(calibration) == images[path.stem]
+        assert hexes(calibration) == stored[path.stem]
     else:
-        np.testing.assert_allclose(calibration.transform(np.array(PROBES)), expected, rtol=1e-14)
+        np.testing.assert_allclose(images(calibration), expected, rtol=1e-14)
 
 
 @every_document

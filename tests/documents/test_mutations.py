@@ -444,7 +444,8 @@ def test_a_mutated_document_is_read_or_refused(mutate):
 def assert_usable(calibration: Calibration, document: bytes) -> None:
     """What was accepted applies, prints and stores itself: nothing half-read comes through."""
     try:
-        assert len(calibration.transform([0.25, 0.75])) == 2
+        groups = {name: ["a", None] for name in calibration.map.columns}
+        assert len(calibration.transform([0.25, 0.75], groups)) == 2
         assert str(calibration)
         again = calibration.to_json()
         assert Calibration.from_json(again).to_json() == again

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.contracts.test_maps import EVERY, SAMPLES
+from tests.contracts.test_maps import EVERY, FIFTY, SAMPLES, groups_of
 
 from calibrant.export.onnx import _lower, _rounded_up, to_onnx
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import (
     KINDS,
     BetaMap,
+    ByGroupMap,
     ComposeMap,
     IdentityMap,
     LogitAffineMap,
@@ -45,18 +46,28 @@ MARKS = [
 ]
 
 
-def run(model: Any, scores: Any, optimised: bool = True) -> Any:
+def texts(map_: Map, shape: Any) -> dict[str, Any]:
+    """Groups as a tensor holds them: for a missing one, any text that is not listed."""
+    groups = groups_of(map_, shape) or {}
+    return {name: np.where(values == None, "none", values).astype(object) for name, values in groups.items()}  # noqa: E711
+
+
+def run(model: Any, scores: Any, optimised: bool = True, groups: dict[str, Any] | None = None) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     if not optimised:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(["calibrated"], {"score": scores})[0]
+    return session.run(["calibrated"], {"score": scores, **(groups or {})})[0]
+
+
+def leaves(map_: Map) -> list[Map]:
+    return [leaf for part in getattr(map_, "maps", ()) for leaf in leaves(part)] or [map_]
 
 
 def edges(map_: Map, dtype: str) -> Any:
     """Marks of either sign and knots of every part with both neighbours, infinities, zeros and NaN."""
-    knots = [knot for part in getattr(map_, "maps", (map_,)) for knot in getattr(part, "knots", ())]
+    knots = [knot for part in leaves(map_) for knot in getattr(part, "knots", ())]
     with np.errstate(over="ignore", under="ignore"):
         marks = np.array([*MARKS, *(-mark for mark in MARKS), *knots]).astype(dtype)
         up, down = (np.nextafter(marks, np.array(end, dtype)) for end in (np.inf, -np.inf))
@@ -71,7 +82,7 @@ def crowd(dtype: str) -> Any:
 
 
 def assert_equals_apply(found: Any, map_: Map, scores: Any) -> None:
-    expected = map_.apply(scores)
+    expected = map_.apply(scores, groups_of(map_, scores.shape))
     assert found.dtype == scores.dtype
     assert found.shape == scores.shape
     if map_.kind in EXACT:
@@ -82,14 +93,15 @@ def assert_equals_apply(found: Any, map_: Map, scores: Any) -> None:
         # log and exp may differ in the last bit of a double: about one rounding to float32 in 10^9 falls otherwise
         np.testing.assert_array_max_ulp(found, expected, maxulp=1)
         assert np.count_nonzero((found != expected) & ~np.isnan(expected)) <= 1
-    assert np.array_equal(np.isnan(found), np.isnan(scores))
+    known = ~np.isnan(map_.apply(np.full(scores.shape, 0.5), groups_of(map_, scores.shape)))
+    assert np.array_equal(np.isnan(found), np.isnan(scores) | ~known)
 
 
 @every_type
 @every_map
 def test_the_model_gives_what_apply_gives(map_: Map, dtype: str) -> None:
     scores = np.concatenate([edges(map_, dtype), crowd(dtype)])
-    assert_equals_apply(run(to_onnx(map_, dtype), scores), map_, scores)
+    assert_equals_apply(run(to_onnx(map_, dtype), scores, groups=texts(map_, scores.shape)), map_, scores)
 
 
 @every_type
@@ -98,9 +110,10 @@ def test_the_evaluator_of_onnx_agrees_and_so_does_a_runtime_that_optimises_nothi
     from onnx.reference import ReferenceEvaluator
 
     scores, model = edges(map_, dtype), to_onnx(map_, dtype)
-    assert_equals_apply(run(model, scores, optimised=False), map_, scores)
+    groups = texts(map_, scores.shape)
+    assert_equals_apply(run(model, scores, optimised=False, groups=groups), map_, scores)
     with np.errstate(all="ignore"):  # NaN and infinities pass through numpy there
-        assert_equals_apply(ReferenceEvaluator(model).run(None, {"score": scores})[0], map_, scores)
+        assert_equals_apply(ReferenceEvaluator(model).run(None, {"score": scores, **groups})[0], map_, scores)
 
 
 @every_type
@@ -108,21 +121,27 @@ def test_the_evaluator_of_onnx_agrees_and_so_does_a_runtime_that_optimises_nothi
 def test_the_model_is_valid_and_made_of_core_operators(map_: Map, dtype: str) -> None:
     model = to_onnx(map_, dtype)
     onnx.checker.check_model(model, full_check=True)
-    assert {node.domain for node in model.graph.node} == {""}
-    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 17)]
+    others = {(node.domain, node.op_type) for node in model.graph.node if node.domain}
+    assert others == ({("ai.onnx.ml", "LabelEncoder")} if map_.columns else set())
+    opsets = [("", 17), ("ai.onnx.ml", 2)][: 2 if map_.columns else 1]
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == opsets
     assert model.ir_version == 8
     assert (model.producer_name, model.producer_version) == ("calibrant", library_version())
     assert model.doc_string.endswith(f"kind {map_.kind}.")
     assert not model.metadata_props
     element = {"float32": onnx.TensorProto.FLOAT, "float64": onnx.TensorProto.DOUBLE}[dtype]
-    for end, name in ((model.graph.input, "score"), (model.graph.output, "calibrated")):
-        assert [(value.name, value.type.tensor_type.elem_type) for value in end] == [(name, element)]
+    groups = [(name, onnx.TensorProto.STRING) for name in map_.columns]
+    for end, values in (
+        (model.graph.input, [("score", element), *groups]),
+        (model.graph.output, [("calibrated", element)]),
+    ):
+        assert [(value.name, value.type.tensor_type.elem_type) for value in end] == values
 
 
 @every_map
 def test_the_rank_may_be_left_open_and_nothing_else_is_different(map_: Map) -> None:
     free, declared = to_onnx(map_, shape=None), to_onnx(map_, shape=("n", 1))
-    for end in (free.graph.input[0], free.graph.output[0]):
+    for end in (*free.graph.input, *free.graph.output):
         assert not end.type.tensor_type.HasField("shape")
     sizes = [size.dim_param or size.dim_value for size in declared.graph.output[0].type.tensor_type.shape.dim]
     assert sizes == ["n", 1]
@@ -136,7 +155,7 @@ def test_any_shape_runs(map_: Map, dtype: str) -> None:
     scores = np.random.default_rng(12).random(24).astype(dtype)
     model = to_onnx(map_, dtype, shape=None)
     for shaped in (scores, scores[:, None], scores[:1].reshape(()), scores[:0], scores.reshape(2, 3, 4)):
-        assert_equals_apply(run(model, shaped), map_, shaped)
+        assert_equals_apply(run(model, shaped, groups=texts(map_, shaped.shape)), map_, shaped)
 
 
 @every_type
@@ -258,6 +277,28 @@ def test_a_model_with_a_shape_joins_the_model_before_it() -> None:
     session = ort.InferenceSession(whole.SerializeToString(), providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {"x": np.array([-1.0, 0.5, 3.0], np.float32)})  # sigmoid: 0.27, 0.62, 0.95
     assert found.tolist() == np.array([0.1, 0.4, 0.9], np.float32).tolist()
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_maps_of_groups_that_differ_in_two_numbers_share_their_nodes() -> None:
+    few = ByGroupMap("region", FIFTY.groups[:2], FIFTY.maps[:2], IdentityMap())
+    assert len(to_onnx(FIFTY).graph.node) == len(to_onnx(few).graph.node)
+
+
+@pytest.mark.parametrize("column", ["Add_0", "LabelEncoder_1", "constant_0", "constant_1", "größe 数", "a b"])
+def test_columns_of_groups_may_be_called_nearly_anything(column: str) -> None:
+    map_ = ByGroupMap(column, ("a", "b"), (StepMap([0.5], [0.1, 0.8]), LogitAffineMap(1.2, 0.3)), None)
+    scores, groups = np.array([0.2, 0.2, 0.2]), np.array(["a", "b", "c"], dtype=object)
+    found = run(to_onnx(map_, "float64"), scores, groups={column: groups})
+    np.testing.assert_allclose(found, map_.apply(scores, groups), rtol=1e-12)
+
+
+def test_a_column_of_groups_with_the_name_of_another_end_is_refused() -> None:
+    for column in ("score", "calibrated"):
+        with pytest.raises(ValueError, match="give the column of groups another name"):
+            to_onnx(ByGroupMap(column, ("a",), (IdentityMap(),), None))
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,16 @@ from calibrant.export.errors import DocumentError
 from calibrant.export.proven import SqlFile
 from calibrant.export.sql import to_sql
 from calibrant.export.verifying import verify
-from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.maps import (
+    BetaMap,
+    ByGroupMap,
+    ComposeMap,
+    IdentityMap,
+    LogitAffineMap,
+    Map,
+    PiecewiseLinearMap,
+    StepMap,
+)
 
 duckdb = pytest.importorskip("duckdb")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -289,9 +298,9 @@ def test_a_step_after_a_curve_may_take_either_side_of_a_knot_and_no_other() -> N
     at = CURVE.apply(scores)
     near = ComposeMap((CURVE, StepMap([at[0] * (1 + 1e-14)], [0.1, 0.9])))
     for found in (0.1, 0.9):
-        proof.compare(near, scores, np.array([found, 0.9]), "here")
+        proof.compare(near, proof.Rows(scores), np.array([found, 0.9]), "here")
     with pytest.raises(cb.ParityError):
-        proof.compare(map_, scores, np.array([0.1, 0.9]), "here")
+        proof.compare(map_, proof.Rows(scores), np.array([0.1, 0.9]), "here")
 
 
 def test_the_peak_of_a_table_within_rounding_of_a_curve_is_allowed() -> None:
@@ -299,7 +308,7 @@ def test_the_peak_of_a_table_within_rounding_of_a_curve_is_allowed() -> None:
     scores = np.array([0.5, 0.6])
     at = float(CURVE.apply(scores)[0])
     knots = at * (1 + np.array([-5e-12, 2e-13, 5e-12]))
-    low, high = proof.allowed(ComposeMap((CURVE, PiecewiseLinearMap(knots, [0.1, 0.9, 0.1]))), scores)
+    low, high = proof.allowed(ComposeMap((CURVE, PiecewiseLinearMap(knots, [0.1, 0.9, 0.1]))), proof.Rows(scores))
     assert low[0] < 0.73
     assert high[0] > 0.899
     assert high[1] < 0.101
@@ -333,6 +342,88 @@ def test_files_of_others_are_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DocumentError, match="no SQL file that export_sql wrote"):
         verify(path)
+
+
+# ------------------------------------------------------------------------------------------------------------- groups
+
+LINES = ByGroupMap(
+    "region", ("n", "it's", "7"), tuple(LogitAffineMap(1.0 + j / 4, j / 3) for j in (1, 2, 3)), IdentityMap()
+)
+BY_TWO = ComposeMap(
+    (PiecewiseLinearMap([0.1, 0.5, 0.9], [0.2, 0.3, 0.8]), LINES, ByGroupMap("b", ("x",), (STEPS,), None))
+)
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "sqlite", "postgres", "spark", "snowflake"])
+def test_a_file_of_a_map_by_group_holds_the_names_of_its_columns(tmp_path: Path, dialect: str) -> None:
+    path = tmp_path / "risk.sql"
+    for map_, by in ((LINES, {"region": "area code"}), (BY_TWO, {})):
+        made = cb.Calibration(map_).export_sql(path, "score", dialect, by=by)
+        file = SqlFile.parse(path.read_text())
+        assert file.by == {name: by.get(name, name) for name in map_.columns}
+        assert verify(path) == made
+        assert file.expression == cb.Calibration(map_).to_sql("score", dialect, by=by)
+
+
+EDITS = [
+    ("WHEN 'n'", "WHEN 'N'"),  # a listed group that is not met
+    ("WHEN '7' THEN 3", "WHEN '7' THEN 3 WHEN 'true' THEN 3"),  # one that is not listed and is met
+    ("NOT IN ('x')", "IN ('x')"),
+    ('IS NULL OR CAST("b"', 'IS NOT NULL OR CAST("b"'),
+    ("[1.25,", "[1.35,"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), EDITS)
+def test_an_edited_group_is_caught(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "risk.sql"
+    cb.Calibration(BY_TWO).export_sql(path, "score", "duckdb")
+    head, _, body = path.read_text().rpartition("\nCASE")
+    assert old in body
+    path.write_text(f"{head}\nCASE{body.replace(old, new, 1)}")
+    with pytest.raises(cb.ParityError, match="DuckDB"):
+        verify(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("OFFSET 0", "OFFSET 1"),
+        ("OFFSET 0", "WHERE FALSE OFFSET 0"),
+        ("WHEN 'n'", "WHEN 'N'"),
+        ("AS stage", "AS stage WHERE FALSE"),
+        ("AS stage", "AS stage, other"),
+    ],
+)
+def test_an_edited_group_is_caught_when_the_text_is_only_read(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "risk.sql"
+    cb.Calibration(BY_TWO).export_sql(path, "score", "postgres")
+    head, _, body = path.read_text().rpartition("\nCASE")
+    assert old in body
+    path.write_text(f"{head}\nCASE{body.replace(old, new, 1)}")
+    with pytest.raises((cb.ParityError, InputError, DocumentError)):
+        verify(path)
+
+
+def test_what_is_off_is_told_with_its_group() -> None:
+    other = ByGroupMap("region", LINES.groups, (*LINES.maps[:2], STEPS), IdentityMap())
+    with pytest.raises(cb.ParityError, match=r"for the score .* with region '7' where the map gives"):
+        proven.prove_sql(LINES, to_sql(other, "s", "duckdb"), "s", proven.engine_at_hand("duckdb"))
+
+
+@pytest.mark.parametrize("shape", [("n",), ("n", 1), (1000,), None], ids=str)
+def test_a_model_of_a_map_by_group_holds_its_proof(tmp_path: Path, shape: Any) -> None:
+    path = tmp_path / "risk.onnx"
+    for dtype in ("float32", "float64"):
+        made = cb.Calibration(BY_TWO).export_onnx(path, dtype, shape=shape)
+        assert verify(path) == made
+        assert verify(path, onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])) == made
+    model = cb.Calibration(BY_TWO).to_onnx()
+    encoder = next(node for node in model.graph.node if node.op_type == "LabelEncoder")
+    keys = next(each for each in encoder.attribute if each.name == "keys_strings")
+    keys.strings[0] = b"N"
+    with pytest.raises(cb.ParityError, match="with region"):
+        verify(model)
 
 
 # --------------------------------------------------------------------------------------------------------------- ONNX

@@ -12,17 +12,26 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contracts.test_maps import EVERY
+from tests.contracts.test_maps import EVERY, FIFTY, ODD_NAMES
 from tests.engine.postgres import Server
 
 from calibrant.arrays import InputError
 from calibrant.export.dialects import DIALECTS, EXECUTED_DIALECTS
-from calibrant.export.proof import compare, proof_scores
+from calibrant.export.proof import Rows, compare, proof_rows, proof_scores
 from calibrant.export.proven import prove_sql
 from calibrant.export.reading import reader
 from calibrant.export.running import Engine, engine_of
 from calibrant.export.sql import to_sql
-from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.maps import (
+    BetaMap,
+    ByGroupMap,
+    ComposeMap,
+    IdentityMap,
+    LogitAffineMap,
+    Map,
+    PiecewiseLinearMap,
+    StepMap,
+)
 
 pytestmark = pytest.mark.engine
 
@@ -68,14 +77,19 @@ def engines(duck: Any, spark: Any, postgres: Server) -> Iterator[dict[str, Engin
         yield {engine.dialect: engine for engine in map(engine_of, (duck, spark, server, file))}
 
 
+def only_copies(map_: Map) -> bool:
+    default = getattr(map_, "default", None)
+    parts = (*getattr(map_, "maps", ()), *(() if default is None else (default,)))
+    return all(map(only_copies, parts)) if parts else isinstance(map_, IdentityMap | StepMap)
+
+
 @dialects
 @pytest.mark.parametrize("map_", EVERY)
 def test_engines_give_what_apply_gives(engines: dict[str, Engine], dialect: str, map_: Map) -> None:
     """On edges, beside every knot, on 10^5 random scores; NaN and NULL give NULL. Step maps to the bit."""
     proof = prove_sql(map_, to_sql(map_, "score", dialect), "score", engines[dialect])
     assert proof.scores > 100_000
-    parts = getattr(map_, "maps", (map_,))
-    assert proof.tolerance == (0.0 if all(isinstance(part, IdentityMap | StepMap) for part in parts) else 1e-12)
+    assert proof.tolerance == (0.0 if only_copies(map_) else 1e-12)
     if map_.exact:
         assert proof.equal == proof.scores
 
@@ -84,7 +98,10 @@ def test_engines_give_what_apply_gives(engines: dict[str, Engine], dialect: str,
 def test_other_dialects_are_read_back_and_say_that_they_were_not_executed(dialect: str) -> None:
     engine = reader(dialect)
     ladder = StepMap(np.linspace(0.01, 0.99, 60), RNG.random(61))
-    for map_ in (*FEW, ladder, ComposeMap((BetaMap(2.0, -3.0, 4.1), StepMap([0.2, 0.4], [0.1, 0.5, 0.3])))):
+    after = ComposeMap((BetaMap(2.0, -3.0, 4.1), StepMap([0.2, 0.4], [0.1, 0.5, 0.3])))
+    by_group = ByGroupMap("my group", ("it's", "3", ""), (*FEW[2:4], after), FEW[4])
+    unknown = ByGroupMap("other", ("a",), (LogitAffineMap(1.1, 0.2),), None)
+    for map_ in (*FEW, ladder, after, by_group, ComposeMap((LogitAffineMap(0.9, 0.0), FIFTY, unknown))):
         text = to_sql(map_, "my score", dialect)
         assert text.startswith(f"/* generated, not executed on {dialect} */ CASE WHEN ")
         prove_sql(map_, text, "my score", engine)
@@ -93,10 +110,12 @@ def test_other_dialects_are_read_back_and_say_that_they_were_not_executed(dialec
 @pytest.mark.parametrize("dialect", ["postgres", "spark"])
 def test_the_reader_agrees_with_the_engine(engines: dict[str, Engine], dialect: str) -> None:
     """The stand-in for an engine that is not at hand reads long tables too."""
-    for map_ in (*FEW, LONG, LINES):
-        scores = proof_scores(map_)[:500].tolist()
+    odd = ByGroupMap("g", ODD_NAMES, (LogitAffineMap(1.1, 0.2),) * len(ODD_NAMES), None)
+    for map_ in (*FEW, LONG, LINES, odd, ComposeMap((LINES, FIFTY))):
+        rows = proof_rows(map_).take(slice(500))
+        scores, groups = rows.scores.tolist(), {name: values.tolist() for name, values in rows.groups.items()}
         text = to_sql(map_, "score", dialect)
-        there, here = (engine.run(text, "score", scores) for engine in (engines[dialect], reader(dialect)))
+        there, here = (engine.run(text, "score", scores, groups) for engine in (engines[dialect], reader(dialect)))
         assert [value is None for value in there] == [value is None for value in here]
         given, read = (np.array([value for value in values if value is not None]) for values in (there, here))
         np.testing.assert_allclose(given, read, rtol=1e-13)
@@ -125,7 +144,7 @@ def test_other_types_are_cast_to_double_first(engines: dict[str, Engine], dialec
             text = to_sql(map_, "score", dialect).replace(name, f"CAST({name} AS {type_})")
             found = engines[dialect].run(text, "score", scores.tolist())
             assert all(type(value) is float for value in found)
-            compare(map_, scores, np.array(found), type_)
+            compare(map_, Rows(scores), np.array(found), type_)
 
 
 def test_what_is_no_number_gives_null_in_sqlite(engines: dict[str, Engine]) -> None:
@@ -230,6 +249,89 @@ def test_a_lenient_cast_of_text_gives_null_in_spark(spark: Any) -> None:
         spark.conf.set("spark.sql.ansi.enabled", before)
 
 
+# ------------------------------------------------------------------------------------------------------------- groups
+
+TYPES = {
+    "duckdb": {"BIGINT": "7", "TINYINT": "7", "VARCHAR": "7", "BOOLEAN": "true"},
+    "postgres": {"BIGINT": "7", "SMALLINT": "7", "VARCHAR(9)": "7", "TEXT": "7", "BOOLEAN": "true"},
+    "spark": {"BIGINT": "7", "TINYINT": "7", "STRING": "7", "BOOLEAN": "true"},
+    "sqlite": {"INTEGER": "7", "TEXT": "7"},
+}
+
+
+@dialects
+def test_columns_of_groups_may_be_text_whole_numbers_or_booleans(engines: dict[str, Engine], dialect: str) -> None:
+    map_ = ByGroupMap("g", ("7", "true", "other"), (StepMap([], [0.1]), StepMap([], [0.2]), StepMap([], [0.3])), None)
+    name = f"{DIALECTS[dialect].mark}g{DIALECTS[dialect].mark}"
+    for type_, value in TYPES[dialect].items():
+        text = to_sql(map_, "score", dialect).replace(name, f"CAST({name} AS {type_})")
+        found = engines[dialect].run(text, "score", [0.5, 0.5], {"g": [value, None]})
+        assert found == [map_.apply(0.5, value).item(), None], type_
+        given = {"7": 7, "true": True}[value]
+        assert map_.apply(0.5, given) == map_.apply(0.5, value)
+
+
+@dialects
+@pytest.mark.parametrize("name", HOSTILE)
+def test_columns_of_groups_may_be_called_anything(engines: dict[str, Engine], dialect: str, name: str) -> None:
+    column = "s" if name != "s" else "t"
+    for other in (name, "stage", "p"):
+        group = ByGroupMap(other, ("a",), (PiecewiseLinearMap([0.0, 1.0], [0.5, 0.9]),), StepMap([], [0.3]))
+        map_ = ComposeMap((LogitAffineMap(1.0, 0.0), group, group))
+        found = engines[dialect].run(to_sql(map_, column, dialect), column, [0.25, 0.75], {other: ["a", "b"]})
+        np.testing.assert_allclose(found, map_.apply([0.25, 0.75], ["a", "b"]), rtol=1e-12)
+
+
+@dialects
+def test_columns_of_groups_are_renamed(engines: dict[str, Engine], dialect: str) -> None:
+    text = to_sql(FIFTY, "score", dialect, {"region": "area code"})
+    found = engines[dialect].run(text, "score", [0.25], {"area code": ["region 7"]})
+    np.testing.assert_allclose(found, FIFTY.apply([0.25], ["region 7"]), rtol=1e-12)
+    for by in ({"area": "region"}, {"region": "Score"}):
+        with pytest.raises(InputError, match=r"which this map does not need|must be different columns"):
+            to_sql(FIFTY, "score", dialect, by)
+
+
+def test_engines_compare_groups_sign_by_sign(engines: dict[str, Engine]) -> None:
+    """Whatever the collation of the column says."""
+    map_ = ByGroupMap("g", ("a",), (StepMap([], [0.1]),), StepMap([], [0.3]))
+    for dialect, engine in engines.items():
+        text = to_sql(map_, "score", dialect)
+        assert engine.run(text, "score", [0.5, 0.5, 0.5], {"g": ["A", "a", "a "]}) == [0.3, 0.1, 0.3]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE rows (score REAL, g TEXT COLLATE NOCASE)")
+        connection.execute("INSERT INTO rows VALUES (0.5, 'A'), (0.5, 'a')")
+        found = connection.execute(f"SELECT {to_sql(map_, 'score', 'sqlite')} FROM rows").fetchall()
+    assert found == [(0.3,), (0.1,)]
+
+
+def test_lengths_of_a_map_and_of_maps_by_group_after_it_add() -> None:
+    table = PiecewiseLinearMap(np.linspace(0.01, 0.99, 90), np.linspace(0.1, 0.9, 90) ** 2)
+    for dialect in EXECUTED_DIALECTS:
+        alone = len(to_sql(table, "s", dialect)) + len(to_sql(FIFTY, "s", dialect))
+        assert len(to_sql(ComposeMap((table, FIFTY)), "s", dialect)) < 1.1 * alone
+        assert len(to_sql(ComposeMap((table, FIFTY, FIFTY)), "s", dialect)) < 2.1 * alone
+
+
+def test_groups_that_a_dialect_cannot_hold_are_refused() -> None:
+    flags = ByGroupMap("g", (True, False), (IdentityMap(), IdentityMap()), None)
+    for dialect in ("sqlite", "mysql", "tsql", "redshift"):
+        with pytest.raises(InputError, match="true and false have no text"):
+            to_sql(flags, "s", dialect)
+    for dialect in ("duckdb", "postgres", "spark", "bigquery"):
+        assert "'false'" in to_sql(flags, "s", dialect)
+    for group, dialect in (
+        ("a\\b", "bigquery"),
+        ("a\nb", "mysql"),
+        ("ü", "tsql"),
+        ("a ", "tsql"),
+        ("${a}", "databricks"),
+    ):
+        with pytest.raises(InputError, match=f"not tried in {dialect}"):
+            to_sql(ByGroupMap("g", (group,), (IdentityMap(),), None), "s", dialect)
+        assert to_sql(ByGroupMap("g", (group,), (IdentityMap(),), None), "s", "duckdb")
+
+
 probabilities = st.floats(0.0, 1.0)
 knots = st.lists(st.floats(-1.0, 2.0), min_size=1, max_size=6, unique=True).map(sorted)
 slopes = st.floats(-8.0, 8.0)
@@ -260,4 +362,4 @@ def test_any_composition_agrees(engines: dict[str, Engine], map_: Map) -> None:
             assert engine.dialect == "sqlite"  # which takes two curves inside each other
             continue
         found = engine.run(text, "score", scores.tolist())
-        compare(map_, scores, np.array(found, dtype=np.float64), engine.name)
+        compare(map_, Rows(scores), np.array(found, dtype=np.float64), engine.name)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
+from calibrant.arrays import InputError
+from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import CLAMP
 
 finite = st.floats(-1e300, 1e300)
@@ -115,3 +116,139 @@ def test_a_composition_is_one_map_after_the_other(scores):
 def test_long_tables_print_their_size():
     assert repr(StepMap([0.5], [0.1, 0.8])) == "StepMap(knots=[0.5], values=[0.1, 0.8])"
     assert repr(StepMap(np.arange(100), np.full(101, 0.5))).startswith("StepMap(100 knots from 0 to 99, 101 values")
+
+
+# ------------------------------------------------------------------------------------------------------------ by group
+
+LOW, HIGH = StepMap([], [0.25]), StepMap([], [0.75])
+NUMBERED = ByGroupMap("branch", (3, -7, 12), (LOW, HIGH, IdentityMap()), None)
+
+
+def test_each_row_goes_through_the_map_of_its_group():
+    # north: 0.25 whatever the score; south: 0.75; east is not listed, None is no group: the score itself
+    map_ = ByGroupMap("region", ("north", "south"), (LOW, HIGH), IdentityMap())
+    groups = ["south", "north", "east", None, "north"]
+    assert map_.apply([0.1, 0.2, 0.3, 0.4, 0.5], groups).tolist() == [0.75, 0.25, 0.3, 0.4, 0.25]
+    assert map_.apply(0.1, "south") == 0.75
+    assert map_.apply([0.1], {"region": ["south"], "never asked for": 3}).tolist() == [0.75]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [3, -7, 12, 5],
+        np.array([3, -7, 12, 5], dtype=np.int8),
+        np.array([3.0, -7.0, 12.0, np.nan]),
+        np.array([3.0, -7.0, 12.0, np.nan], dtype=np.float32),
+        np.array([3, np.int64(-7), 12.0, None], dtype=object),
+        ["3", "-7", "12", "3.0"],
+        np.array(["3", "-7", "12", ""]),
+        [3, "-7", 12.0, float("nan")],
+    ],
+    ids=lambda groups: repr(groups),
+)
+def test_whole_numbers_are_their_digits(groups):
+    out = NUMBERED.apply([0.5, 0.5, 0.4, 0.5], groups)
+    np.testing.assert_array_equal(out, [0.25, 0.75, 0.4, np.nan])
+
+
+def test_truth_values_are_words_and_not_1_and_0():
+    map_ = ByGroupMap("flag", (True, "1", 0), (HIGH, LOW, IdentityMap()), None)
+    assert map_.groups == ("true", "1", "0")
+    for flags in ([True, False], np.array([True, False]), np.array([np.True_, np.False_], dtype=object)):
+        np.testing.assert_array_equal(map_.apply([0.5, 0.5], flags), [0.75, np.nan])
+    assert map_.apply([0.5, 0.5], [1, 0]).tolist() == [0.25, 0.5]
+    with pytest.raises(InputError, match="the column 'flag' mixes truth values with numbers"):
+        map_.apply([0.5, 0.5], np.array([True, 1], dtype=object))
+
+
+def test_columns_of_frames_are_read():
+    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    whole, expected = [3, None, -7], [0.25, np.nan, 0.75]
+    columns = [
+        pd.Series(whole),
+        pd.Series(whole, dtype="Int64"),
+        pd.Series(["3", None, "-7"], dtype="string"),
+        pd.Series(["3", None, "-7"], dtype="category"),
+        pl.Series(whole),
+        pl.Series(["3", None, "-7"], dtype=pl.Categorical),
+        pa.array(whole),
+        pa.chunked_array([["3", None], ["-7"]]),
+    ]
+    for column in columns:
+        np.testing.assert_array_equal(NUMBERED.apply([0.5, 0.5, 0.5], column), expected, err_msg=repr(column))
+
+
+@pytest.mark.parametrize(
+    "group", [3.5, np.inf, 2.0**60, b"a", np.datetime64("2026-01-01"), np.array([1, 2]), 1j, ("a",)], ids=repr
+)
+def test_values_whose_text_differs_from_engine_to_engine_are_refused(group):
+    groups = np.empty(2, dtype=object)
+    groups[:] = [3, group]
+    with pytest.raises(InputError, match=r"the column 'branch' holds"):
+        NUMBERED.apply([0.5, 0.5], groups)
+    if np.ndim(group) == 0 and not isinstance(group, tuple):
+        with pytest.raises(InputError, match=r"the column 'branch' holds"):
+            NUMBERED.apply([0.5], np.array([group]))
+
+
+def test_groups_that_are_missing_or_of_another_length_are_refused():
+    two = ComposeMap((NUMBERED, ByGroupMap("region", ("a",), (HIGH,), LOW)))
+    assert two.columns == ("branch", "region")
+    assert ComposeMap((NUMBERED, IdentityMap(), NUMBERED)).columns == ("branch",)
+    for map_, groups, sentence in (
+        (NUMBERED, None, "needs the column 'branch' beside the scores"),
+        (NUMBERED, [3], r"the column 'branch' has shape \(1,\) but scores has \(2,\)"),
+        (NUMBERED, {"region": [3, 3]}, "groups has no column 'branch', which this map needs: it has region"),
+        (NUMBERED, {}, "it has none"),
+        (NUMBERED, np.ma.array([3, 3]), "masked"),
+        (two, [3, 3], r"needs 2 columns of groups: pass by name"),
+        (two, None, "needs the column 'branch' and 'region'"),
+        (IdentityMap(), ["a", "b"], "needs 0 columns of groups: pass no groups"),
+        (LogitAffineMap(1.0, 0.0), ["a", "b"], "needs 0 columns of groups: pass no groups"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            map_.apply([0.5, 0.5], groups)
+    assert LogitAffineMap(1.0, 0.0).apply([0.25, 0.75], {"region": ["a", "b"]}).tolist() == [0.25, 0.75]
+
+
+@given(
+    st.lists(st.tuples(probability, st.sampled_from(["a", "b", "c", None])), max_size=40),
+    st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=3, max_size=3),
+    st.booleans(),
+)
+def test_maps_in_one_pass_give_what_each_gives_alone(rows, numbers, known):
+    """Maps of one shape are evaluated together; bit for bit as one by one."""
+    parts = tuple(LogitAffineMap(slope, intercept) for slope, intercept in numbers)
+    map_ = ByGroupMap("g", ("a", "b", "c"), parts, BetaMap(0.9, 1.1, 0.0) if known else None)
+    assert map_.lines is not None
+    scores, groups = np.array([score for score, _ in rows]), np.array([group for _, group in rows], dtype=object)
+    out = map_.apply(scores, groups)
+    for group, part in zip(("a", "b", "c", None), (*parts, map_.default), strict=True):
+        chosen = np.array([each == group for each in groups], dtype=bool)
+        alone = np.full(chosen.sum(), np.nan) if part is None else part.apply(scores[chosen])
+        np.testing.assert_array_equal(out[chosen], alone)
+
+
+def test_only_maps_of_one_axis_and_clamp_run_as_one():
+    assert ByGroupMap("g", ("a", "b"), (LogitAffineMap(1.0, 0.0), IdentityMap()), None).lines is None
+    for other in (LogitAffineMap(1.0, 0.0, "score"), LogitAffineMap(1.0, 0.0, clamp=1e-3)):
+        assert ByGroupMap("g", ("a", "b"), (LogitAffineMap(1.0, 0.0), other), None).lines is None
+        assert ByGroupMap("g", ("a", "b"), (other, other), None).lines is not None
+
+
+def test_a_map_by_group_is_not_drawn_as_one_curve():
+    from calibrant.displays import MapDisplay
+
+    with pytest.raises(InputError, match="a curve for each group: draw one of them"):
+        MapDisplay.from_map(NUMBERED)
+    assert MapDisplay.from_map(NUMBERED.maps[0]).data["output"][0] == 0.25
+
+
+def test_a_shift_after_a_map_by_group_is_one_more_stage():
+    from calibrant.export.document import Calibration
+    from calibrant.shift.stages import then_shift
+
+    moved = then_shift(Calibration(NUMBERED), 1.0, "moved")
+    assert moved.map.columns == ("branch",)
+    np.testing.assert_allclose(moved.transform([0.5, 0.5], [3, 5]), [1 / (1 + 3 * np.exp(-1)), np.nan], rtol=1e-12)

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from calibrant.arrays import InputError
 from calibrant.calibrators import scaling
-from calibrant.calibrators.parametric import BetaScaling, LevelShift, PlattScaling, TemperatureScaling
+from calibrant.calibrators.parametric import BetaScaling, LogitShift, PlattScaling, TemperatureScaling
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap
 from calibrant.numerics import Grid, expit, log_loss, logit
 from calibrant.tallies import Tally
@@ -263,7 +263,7 @@ def test_a_temperature_by_hand():
 def test_a_level_by_hand():
     """Odds 1/4 and 4 doubled are 1/2 and 8: rates 1/3 and 8/9, together 11/9 = 11 events in two times 9 rows."""
     tally = Tally.from_table([9, 9], [4, 7], edges=[0.5], scores=[0.2, 0.8])
-    cal = LevelShift().fit_tally(tally)
+    cal = LogitShift().fit_tally(tally)
     assert cal.map_.slope == 1.0
     assert cal.map_.intercept == pytest.approx(np.log(2.0), rel=1e-12)
     np.testing.assert_allclose(cal.transform([0.2, 0.8]), [1 / 3, 8 / 9], rtol=1e-12)
@@ -287,7 +287,7 @@ def test_the_level_moves_the_mean_to_the_event_rate(kind, n, weighted):
     y[0] = 1 - y[1]
     given = scores if kind == "probability" else logit(scores)
     w = np.random.default_rng(3).random(n) if weighted else np.ones(n)
-    cal = LevelShift().fit(given, y, w, kind=kind)
+    cal = LogitShift().fit(given, y, w, kind=kind)
     assert np.average(cal.transform(given), weights=w) == pytest.approx(np.average(y, weights=w), abs=1e-12)
 
 
@@ -297,19 +297,19 @@ def test_a_level_far_away_is_found(rate, centre):
     """Also where Newton's steps alone would leave the world."""
     z = centre + np.random.default_rng(4).normal(0, 5, 10_000)
     y = np.arange(10_000) < 10_000 * rate
-    cal = LevelShift().fit(z, y, kind="logit")
+    cal = LogitShift().fit(z, y, kind="logit")
     assert cal.notes_ == ()
     assert cal.transform(z).mean() == pytest.approx(y.mean(), rel=1e-9)
 
 
 def test_large_and_gridded_tallies_agree():
     scores, y = world(300_000, seed=5)
-    for cls in (TemperatureScaling, LevelShift):
+    for cls in (TemperatureScaling, LogitShift):
         exact = cls().fit(scores, y).map_
         gridded = cls().fit_tally(Tally.from_arrays(scores, y, grid=Grid())).map_
         assert exact.slope == pytest.approx(gridded.slope, abs=1e-5)
         assert exact.intercept == pytest.approx(gridded.intercept, abs=1e-5)
-    assert LevelShift().fit(scores, y).transform(scores).mean() == pytest.approx(y.mean(), abs=1e-12)
+    assert LogitShift().fit(scores, y).transform(scores).mean() == pytest.approx(y.mean(), abs=1e-12)
 
 
 def test_scores_on_their_side_give_a_soft_temperature():
@@ -344,19 +344,19 @@ def test_scores_in_the_middle_have_no_temperature(kind, middle):
 @pytest.mark.parametrize("label", [0, 1])
 def test_a_level_of_one_class_uses_soft_targets(label):
     """Eight rows of one class at 1/2: 9/10 or 1/10."""
-    cal = LevelShift().fit(np.full(8, 0.5), np.full(8, label))
+    cal = LogitShift().fit(np.full(8, 0.5), np.full(8, label))
     assert cal.transform([0.5])[0] == pytest.approx(0.9 if label else 0.1, rel=1e-12)
     assert "only one class is present: Platt's soft targets" in cal.notes_[-1]
 
 
 def test_real_scores_that_are_no_log_odds_are_refused():
-    with pytest.raises(InputError, match=r"scores reach -2e\+07, but LevelShift reads them as log-odds"):
-        LevelShift().fit([-2e7, 3.0, 5.0], [0, 1, 0], kind="real")
+    with pytest.raises(InputError, match=r"scores reach -2e\+07, but LogitShift reads them as log-odds"):
+        LogitShift().fit([-2e7, 3.0, 5.0], [0, 1, 0], kind="real")
 
 
 def test_one_parameter_limits():
     scores, y = world(100)
-    for cls in (TemperatureScaling, LevelShift):
+    for cls in (TemperatureScaling, LogitShift):
         cal = cls(limits=True).fit(scores, y)
         assert isinstance(cal.map_, ComposeMap)
         assert cal.transform([0.0])[0] == pytest.approx(1 / 102)

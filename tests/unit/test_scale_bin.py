@@ -89,11 +89,11 @@ def test_a_part_and_the_rest_are_all_rows():
             parted(tally, size, 0)
 
 
-def test_bins_without_rows_follow_their_neighbour():
+def test_bins_without_rows_follow_their_neighbours():
     rows = Tally.from_arrays([0.3, 0.3, 0.3, 0.3, 0.7], [1, 0, 0, 0, 1])
     bins = counted(rows, np.array([0.1, 0.5, 0.6, 0.9]), "", "", "")
-    # rows 0, 4, 0, 1, 0; rates 1/4 and, one event in one row, (1 + 1)/(1 + 2)
-    np.testing.assert_allclose(bins.outputs, [0.25, 0.25, 0.25, 2 / 3, 2 / 3], rtol=0, atol=1e-15)
+    # rows 0, 4, 0, 1, 0; rates 1/4 and, one event in one row, (1 + 1)/(1 + 2); between them 2 events of 5 rows
+    np.testing.assert_allclose(bins.outputs, [0.25, 0.25, 0.4, 2 / 3, 2 / 3], rtol=0, atol=1e-15)
     assert bins.n.tolist() == [0, 4, 0, 1, 0]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from calibrant.arrays import InputError
-from calibrant.calibrators import splines
+from calibrant.calibrators import splines, tables
 from calibrant.calibrators.parametric import PlattScaling
 from calibrant.calibrators.spline import SplineCalibrator
 from calibrant.calibrators.splines import fit_spline
@@ -237,7 +237,7 @@ def test_the_table_is_the_curve(truth, n, kind, monkeypatch):
     tally = Tally.from_arrays(given, y, kind=kind)
     table = fit_spline(tally, penalty=4.0).map
     for name, value in {"TABLE_ERROR": 1e-6, "OUTER_ERROR": 1e-6, "MOST_NODES": 10**6}.items():
-        monkeypatch.setattr(splines, name, value)
+        monkeypatch.setattr(tables, name, value)
     finer = fit_spline(tally, penalty=4.0).map
     x = np.random.default_rng(0).uniform(logit(scores).min(), logit(scores).max(), 20_000)
     a, b = (fitted.apply(expit(x) if kind == "probability" else x) for fitted in (table, finer))
@@ -254,7 +254,7 @@ def test_the_table_is_the_curve(truth, n, kind, monkeypatch):
 def test_two_rows_are_platts(y):
     cal, platt = SplineCalibrator().fit([0.3, 0.6], y), PlattScaling().fit([0.3, 0.6], y)
     assert cal.map_ == platt.map_
-    assert cal.notes_ == platt.notes_
+    assert tuple(note for note in cal.notes_ if "for a map this rich" not in note) == platt.notes_
 
 
 @pytest.mark.parametrize("label", [0, 1])
@@ -322,3 +322,13 @@ def test_a_wrong_penalty_is_refused(penalty):
 def test_it_says_how_bent_it_is():
     assert "effective parameters (2 would be Platt's line)" in str(SplineCalibrator().fit(*world()))
     assert "no bend: LogitAffineMap" in str(SplineCalibrator(penalty=np.inf).fit(*world()))
+
+
+@pytest.mark.parametrize("seed", [6, 92, 95, 108, 114, 118])
+def test_heaps_of_scores_near_zero_and_one_are_no_trouble(seed):
+    """As naive Bayes makes them; with these seeds some slopes between the heaps have no say, and a matrix no inverse."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0.0, 300.0, 100)
+    cal = SplineCalibrator().fit(expit(x), rng.random(100) < np.where(x > 0, 0.5, 0.0), kind="probability")
+    assert 0.0 < cal.freedom_ < 30.0
+    assert np.all(np.diff(cal.transform(np.linspace(0.0, 1.0, 101))) >= 0.0)

@@ -115,7 +115,9 @@ def test_rebalanced_training_is_suspected_with_a_fix() -> None:
     p = rng.beta(1, 40, 20_000)
     verdict = check(special.expit(special.logit(p) + 2.5), rng.random(20_000) < p)
     assert verdict.direction[0] == "too high"
-    assert any("rebalanced" in hint and "PlattScaling" in hint for hint in verdict.hints)
+    assert any(
+        "rebalance" in hint and "SamplingCorrection(" in hint and "PlattScaling" in hint for hint in verdict.hints
+    )
 
 
 def test_swapped_classes_are_suspected() -> None:

@@ -15,10 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, check_rows
 from calibrant.arrays.columns import check_option, refuse_names
+from calibrant.calibrators.candidates import CANDIDATES
+from calibrant.calibrators.choosing import Facts
+from calibrant.calibrators.ranking import Ranking
 from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import gate
-from calibrant.guarantees.provenance import Provenance, Sampling
+from calibrant.guarantees.provenance import Provenance, Sampling, State
 from calibrant.maps import Map
 from calibrant.numerics import to_float32
 from calibrant.tallies import Resolution, Tally
@@ -43,12 +46,18 @@ class BinaryCalibrator(BaseEstimator):
         Rows, events, score kind and fingerprint of the data behind it.
     notes_ : tuple of str
         What was guessed, converted or decided on the way, as sentences.
+    ranking_ : Ranking
+        What the map does to the order of the fitted scores.
+    state_ : str
+        ``"calibrated"``; after an automatic choice also ``"kept"`` or ``"uncalibrated"``.
     """
 
     #: Resolutions of a tally that the method can work with.
     _accepts: ClassVar[tuple[Resolution, ...]] = ("exact", "grid", "bins")
     #: Whether the method promises never to invert the ranking of two scores.
     _monotone: ClassVar[bool] = True
+    #: The candidate of an automatic choice that is as rich as this method, where it takes many rows.
+    _rich_as: ClassVar[str | None] = None
 
     def fit(
         self,
@@ -135,11 +144,22 @@ class BinaryCalibrator(BaseEstimator):
             )
         if not tally.total > 0:
             raise InputError("the tally is empty: there is nothing to fit to")
-        self.notes_ = notes
-        self.map_ = self._fit_map(tally.for_fitting())
-        self.provenance_ = Provenance.of(type(self).__name__, tally, sampling)
+        seen = tally.for_fitting()
+        self.notes_ = (*notes, *_too_few(self._rich_as, seen))
+        self.map_ = self._fit_map(seen)
+        self.ranking_ = Ranking.of(self.map_, tally)
+        self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._state())
         self.n_features_in_ = 1
         return self
+
+    def _state(self) -> State:
+        return "calibrated"
+
+    @property
+    def state_(self) -> str:
+        """What became of the scores."""
+        check_is_fitted(self, "map_")
+        return self.provenance_.state
 
     def _fit_map(self, tally: Tally) -> Map:
         """The fitted map; a subclass may leave further attributes ending in an underscore."""
@@ -230,6 +250,7 @@ class BinaryCalibrator(BaseEstimator):
         lines = [
             f"{self!r} fitted to {data.n:,.12g} {data.kind} scores with {data.events:,.12g} events{unit}",
             f"  {self._describe()}",
+            f"  {self.ranking_}",
             *(f"  {line}" for line in str(self.certificate()).splitlines()),
             *(f"  note: {note}" for note in self.notes_),
         ]
@@ -245,6 +266,17 @@ class BinaryCalibrator(BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.target_tags.required = True
         return tags
+
+
+def _too_few(rich_as: str | None, tally: Tally) -> tuple[str, ...]:
+    """What to say about a method fitted to fewer rows than an automatic choice would fit it to."""
+    facts = Facts.of(tally)
+    if rich_as is None or facts.rarer >= (least := CANDIDATES[rich_as].least):
+        return ()
+    return (
+        f"{facts.rarer:,.6g} rows of the rarer class are few for a map this rich, which may follow chance: "
+        f"calibrate() tries one from {least:,.6g} on",
+    )
 
 
 def _tally_of_frame(

@@ -64,6 +64,7 @@ class BayesianBinning(BinaryCalibrator):
     """
 
     _monotone: ClassVar[bool] = False
+    _rich_as: ClassVar[str | None] = "binning"
 
     def __init__(self, spread: float = 10.0, *, prior_rows: float = 2.0) -> None:
         self.spread = spread

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import pairwise
-from numbers import Integral, Real
 from typing import ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.columns import check_option
 from calibrant.arrays.errors import warn
 from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.cuts import (
+    HEAVY_ROWS,
+    ROUNDING,
+    both_sides,
+    check_bins,
+    counted,
+    default_bins,
+    mass_edges,
+    parted,
+    rates,
+    width_edges,
+)
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.planning import Scheme, plan, split_size
 from calibrant.maps import Map, StepMap
 from calibrant.numerics import Floats, Ints
-from calibrant.tallies import Counts, Tally
-
-HEAVY_ROWS = 30
-MAX_DEFAULT_BINS = 100
-ROUNDING = 1e-12
-"""Sums of real weights that ought to meet a mark may miss it by this much of themselves."""
+from calibrant.tallies import Tally
 
 OWN_ROWS_SOURCE = "Gupta 2023, Theorem 4.1, given the edges"
 FIXED_SOURCE = "Gupta 2023, section 3.4.1, bins fixed beforehand"
@@ -144,56 +148,41 @@ class HistogramBinning(BinaryCalibrator):
             return self._fixed(tally, tally.edges, "your own table", CHOSEN_BEFORE)
         count = self._count(tally)
         if self.strategy == "width":
-            return self._fixed(tally, _equal_widths(tally, count), "equal widths")
+            return self._fixed(tally, width_edges(tally, count), "equal widths")
         if isinstance(self.bins_from, Tally):
-            edges = _mass_edges(self.bins_from, count, tally.total)
+            edges = mass_edges(self.bins_from, count, tally.total)
             return self._fixed(tally, edges, "equal masses of another tally", OTHER_ROWS)
         if not tally.counts:
-            return self._fixed(tally, _mass_edges(tally, count, np.inf), "equal weights")
+            return self._fixed(tally, mass_edges(tally, count, np.inf), "equal weights")
         return self._from_part(tally, count) if self.bins_from == "part" else self._from_own_rows(tally, count)
 
-    def _fixed(self, tally: Tally, edges: Floats, rule: str, assumption: str = "") -> Bins:
-        """Bins whose edges owe nothing to these rows: every row counts, every score is covered."""
-        n, events = (cast(Ints, column) for column in tally.partition(edges))
-        nothing = np.zeros(len(n), dtype=bool)
-        outputs = self._outputs(n, events)
-        return Bins(edges, outputs, n, events, rule, FIXED_SOURCE, uncovered=nothing, assumption=assumption)
+    def _fixed(self, tally: Tally, edges: Floats, rule: str, assumption: str = "", *, fixed: bool = True) -> Bins:
+        kept = self.extremes == "succession"
+        return counted(tally, edges, rule, FIXED_SOURCE, assumption, fixed=fixed, succession=kept)
 
     def _from_part(self, tally: Tally, count: int) -> Bins:
-        total = int(tally.total)
-        size = self._part_rows(total, count)
-        part, rest = tally.split(size, self.random_state)
-        rule = f"equal masses of a random part of {size:,} rows"
-        bins = self._fixed(rest, _mass_edges(part, count, total - size), rule)
-        return replace(bins, fixed=False, assumption="" if self.random_state is None else SEED)
-
-    def _part_rows(self, total: int, count: int) -> int:
         if self.part_size is None:
-            return split_size(total, count)
-        if not isinstance(self.part_size, Real):
-            raise InputError(f"part_size must be a number of rows or a share of them, got {self.part_size!r}")
-        size = float(self.part_size if isinstance(self.part_size, Integral) else self.part_size * total)
-        if not 0.5 < size < total - 0.5:
-            raise InputError(
-                f"part_size asks for {size:g} of {total} rows: leave some for the edges, some for the rates"
-            )
-        return round(size)
+            part, rest = tally.split(split_size(int(tally.total), count), self.random_state)
+        else:
+            part, rest = parted(tally, self.part_size, self.random_state)
+        rule = f"equal masses of a random part of {int(part.total):,} rows"
+        edges = mass_edges(part, count, float(rest.total))
+        return self._fixed(rest, edges, rule, "" if self.random_state is None else SEED, fixed=False)
 
     def _from_own_rows(self, tally: Tally, count: int) -> Bins:
         """002 Algorithm 4.1 on scores or cells, heavy edges as bins of their own; see docs/certificates/own-rows.md."""
         total = int(tally.total)
         ranks = -(-np.arange(1, count) * (total + 1) // count)  # ceil(b (n + 1) / B)
         begins, ends = tally.cell_at(ranks)
-        lowest, highest = (0.0, 1.0) if tally.kind == "probability" else (-np.inf, np.finfo(np.float64).max)
-        knots = np.unique(np.concatenate([begins, ends]))
-        knots = knots[(knots > lowest) & (knots <= highest)]  # where there are scores on either side
+        lowest, knots = both_sides(tally, begins, ends)
         n, events = (cast(Ints, column) for column in tally.partition(knots))
         on_edge = np.isin(np.append(lowest, knots), begins)
         heavy = n >= max(min(max(HEAVY_ROWS, total / (10 * count)), total / (2 * count)), 2)
         light = on_edge & ~heavy
+        used = self._with_light_edges(n, events, on_edge, np.flatnonzero(light))
         return Bins(
             knots,
-            self._outputs(*self._with_light_edges(n, events, on_edge, np.flatnonzero(light))),
+            rates(*used, succession=self.extremes == "succession"),
             np.where(light, 0, n),
             np.where(light, 0, events),
             "equal masses of the rows themselves",
@@ -217,21 +206,6 @@ class HistogramBinning(BinaryCalibrator):
         used_n[follows], used_events[follows] = used_n[follows + 1], used_events[follows + 1]
         return used_n, used_events
 
-    # ------------------------------------------------------------------------------------------ what bins put out
-
-    def _outputs(self, n: Counts, events: Counts) -> Floats:
-        """Event rate by bin; bins without rows take the rate of their neighbours with rows, pooled."""
-        n, events = n.astype(np.float64), events.astype(np.float64)
-        filled = np.flatnonzero(n > 0)
-        if len(filled) < len(n):
-            left = filled[np.maximum(np.searchsorted(filled, np.arange(len(n)), side="right") - 1, 0)]
-            right = filled[np.minimum(np.searchsorted(filled, np.arange(len(n)), side="left"), len(filled) - 1)]
-            share = np.where(left == right, 0.5, 1.0)
-            n, events = share * (n[left] + n[right]), share * (events[left] + events[right])
-        rates = events / n
-        extreme = (events == 0) | (events == n)
-        return np.where(extreme, (events + 1) / (n + 2), rates) if self.extremes == "succession" else rates
-
     # ------------------------------------------------------------------------------------------------ how many bins
 
     def _count(self, tally: Tally) -> int:
@@ -251,7 +225,7 @@ class HistogramBinning(BinaryCalibrator):
                 "ums" if self.bins_from == "part" else "umd" if self.estimate == "inner" else "umd-original"
             )
             return plan(n=total, epsilon=self.epsilon, alpha=self.alpha, scheme=scheme).n_bins
-        return int(np.clip(np.sqrt(total) / 6.3, 1, MAX_DEFAULT_BINS))
+        return default_bins(total)
 
     def _check_parameters(self, tally: Tally) -> None:
         for name, allowed in _CHOICES.items():
@@ -261,9 +235,8 @@ class HistogramBinning(BinaryCalibrator):
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both choose the number of bins: give one of them")
         for name in ("n_bins", "points_per_bin"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, Integral) and is_whole(value) and int(value) >= 1):
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+            if getattr(self, name) is not None:
+                check_bins(getattr(self, name), name)
         if given and tally.edges is not None:
             raise InputError(f"{given[0]} has no meaning for a table of your own bins: leave it out")
         if self.strategy == "width" and self.bins_from != "all":
@@ -301,32 +274,3 @@ def _check_other(other: Tally, tally: Tally) -> None:
         raise InputError('bins_from holds the very rows that are fitted: leave it out, or use bins_from="part"')
     if other.kind != tally.kind:
         raise InputError(f"bins_from holds {other.kind} scores, but these are {tally.kind} scores")
-
-
-def _equal_widths(tally: Tally, count: int) -> Floats:
-    """Inner edges that cut [0, 1] into ``count`` pieces, moved to the nearest cell below on a grid."""
-    if tally.kind != "probability":
-        raise InputError(f'strategy="width" cuts [0, 1] and needs probabilities, not {tally.kind} scores')
-    edges = np.arange(1, count) / count
-    return edges if tally.grid is None else np.unique(tally.grid.lower_edges(tally.grid.codes(edges)))
-
-
-def _mass_edges(tally: Tally, count: int, rows_to_come: float) -> Floats:
-    """Inner edges of about ``count`` bins of equal mass between whole cells, heavy values in bins of their own."""
-    n, begins = tally.n, tally.lower_edges
-    if not len(n):
-        return np.zeros(0)
-    total = n.sum()
-    share = n / total
-    heavy = (share >= 0.5 / count) & (share * rows_to_come >= HEAVY_ROWS)
-    cuts = [begins[heavy], tally.upper_edges[heavy]]
-    bounds = np.concatenate([[-1], np.flatnonzero(heavy), [len(n)]])
-    for before, behind in pairwise(bounds.tolist()):
-        piece = slice(before + 1, behind)
-        mass = n[piece].sum()
-        inside = max(round(count * mass / total), 1) if mass > 0 else 0
-        if inside > 1:
-            targets = mass * np.arange(1, inside) / inside * (1.0 + ROUNDING)
-            cuts.append(begins[piece][np.searchsorted(np.cumsum(n[piece]), targets, side="right")])
-    inner = np.unique(np.concatenate(cuts))
-    return np.asarray(inner[(inner > begins[0]) & np.isfinite(inner)])

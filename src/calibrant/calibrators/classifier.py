@@ -23,7 +23,48 @@ OUT_OF_FOLD: Sampling = "out-of-fold"
 SPARSE = ["csr", "csc", "coo"]
 
 
-class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """What classifiers around a classifier share: two named classes, and the scores of the model inside."""
+
+    estimator: Any
+    classes_: NDArray[Any]
+
+    def _refitted(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
+        """Rows and labels for a model that is fitted here."""
+        rows, labels = validate_data(self, X, y, accept_sparse=SPARSE, dtype=None)
+        return rows, _two_labels(labels)
+
+    def _new(self, X: ArrayLike) -> Any:
+        """Rows for a model that was fitted here."""
+        return validate_data(self, X, accept_sparse=SPARSE, dtype=None, reset=False)
+
+    def _method(self) -> str:
+        return "predict_proba" if hasattr(self.estimator, "predict_proba") else "decision_function"
+
+    def _kind(self) -> Any:
+        return "probability" if self._method() == "predict_proba" else "real"
+
+    def _scores(self, estimator: Any, X: Any) -> NDArray[np.float64]:
+        return _column(getattr(estimator, self._method())(X))
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """Calibrated probabilities, one column per entry of ``classes_``."""
+        raise NotImplementedError
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class of the larger calibrated probability; the first one at exactly one half."""
+        p = self.predict_proba(X)[:, 1]
+        return np.asarray(self.classes_[(p > 0.5).astype(np.intp)])
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes; sparse input where the estimator takes it."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
+        return tags
+
+
+class CalibratedClassifier(ScoringClassifier):
     """A binary classifier whose probabilities pass through one calibration map.
 
     Parameters
@@ -90,25 +131,16 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         if self.cv == "prefit":  # a fitted pipeline checks its own input, and may take columns that are not numbers
-            labels = np.asarray(y)
             if hasattr(self.estimator, "n_features_in_"):
                 self.n_features_in_ = self.estimator.n_features_in_
-        else:
-            X, labels = validate_data(self, X, y, accept_sparse=SPARSE, dtype=None)
-        check_classification_targets(labels)
-        if type_of_target(labels, input_name="y") == "multiclass":
-            raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
-        return X, labels
+            return X, _two_labels(np.asarray(y))
+        return self._refitted(X, y)
 
     def _class_labels(self, y: NDArray[Any]) -> NDArray[Any]:
         """The two labels in sorted order: those that a prefit model knows, else those of ``y``."""
         found = np.unique(y)
         classes = np.asarray(self.estimator.classes_) if self._knows_classes() else found
-        if len(classes) != 2:
-            raise ValueError(
-                f"Only binary classification is supported, but there {'is' if len(classes) == 1 else 'are'} "
-                f"{len(classes)} class{'' if len(classes) == 1 else 'es'}"
-            )
+        check_two(classes)
         if not set(found.tolist()) <= set(classes.tolist()):
             raise ValueError(f"y has the classes {found.tolist()}, but the fitted model has {classes.tolist()}")
         return classes
@@ -123,15 +155,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         frozen = self.estimator if isinstance(self.estimator, FrozenEstimator) else FrozenEstimator(self.estimator)
         return type(self)(frozen, clone(self.calibrator), cv=self.cv, weights=self.weights)
 
-    def _method(self) -> str:
-        return "predict_proba" if hasattr(self.estimator, "predict_proba") else "decision_function"
-
-    def _kind(self) -> Any:
-        return "probability" if self._method() == "predict_proba" else "real"
-
-    def _scores(self, estimator: Any, X: Any) -> NDArray[np.float64]:
-        return _column(getattr(estimator, self._method())(X))
-
     def _out_of_fold(self, X: Any, y: NDArray[Any], params: dict[str, Any]) -> NDArray[np.float64]:
         return _column(cross_val_predict(self.estimator, X, y, cv=self.cv, method=self._method(), params=params))
 
@@ -139,25 +162,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Calibrated probabilities, one column per entry of ``classes_``."""
         check_is_fitted(self, "calibrator_")
         if self.cv != "prefit":
-            X = validate_data(self, X, accept_sparse=SPARSE, dtype=None, reset=False)
+            X = self._new(X)
         return np.asarray(self.calibrator_.predict_proba(self._scores(self.estimator_, X)))
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of the larger calibrated probability; the first one at exactly one half."""
-        p = self.predict_proba(X)[:, 1]
-        return np.asarray(self.classes_[(p > 0.5).astype(np.intp)])
 
     def certificate(self, alpha: float | None = None) -> Certificate | Refusal:
         """What is promised about the fitted map; ``alpha`` is by default the calibrator's own."""
         check_is_fitted(self, "calibrator_")
         return cast(BinaryCalibrator, self.calibrator_).certificate(alpha)
-
-    def __sklearn_tags__(self) -> Any:
-        """Two classes; sparse input where the estimator takes it."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _check_prefit(estimator: Any) -> None:
@@ -167,6 +178,22 @@ def _check_prefit(estimator: Any) -> None:
         raise NotFittedError(
             f"{type(estimator).__name__} is not fitted: fit it first on other rows, or pass cv=5 to have it fitted here"
         ) from None
+
+
+def _two_labels(y: NDArray[Any]) -> NDArray[Any]:
+    check_classification_targets(y)
+    if type_of_target(y, input_name="y") == "multiclass":
+        raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
+    return y
+
+
+def check_two(classes: NDArray[Any]) -> None:
+    """Refuse another number of classes than two."""
+    if len(classes) != 2:
+        raise ValueError(
+            f"Only binary classification is supported, but there {'is' if len(classes) == 1 else 'are'} "
+            f"{len(classes)} class{'' if len(classes) == 1 else 'es'}"
+        )
 
 
 def _column(scores: NDArray[Any]) -> NDArray[np.float64]:

@@ -1,10 +1,11 @@
-"""Where bins end and what they hold: equal masses, edges between whole cells, a part of the rows set aside.
+"""Where bins end and what they hold: equal masses and widths, edges between whole cells, a part of the rows set aside.
 
 Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -14,18 +15,23 @@ from numpy.typing import NDArray
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.issuing import Bins
-from calibrant.maps import LARGEST, Map
+from calibrant.maps import LARGEST, Map, StepMap
 from calibrant.numerics import Floats, Ints, first_double
-from calibrant.tallies import Tally
+from calibrant.tallies import Counts, Tally
+
+HEAVY_ROWS = 30
+"""Rows to come from which on a heap may be a bin of its own."""
+
+ROWS_BY_BIN_ROOT, MOST_BINS = 6.3, 100
 
 ROUNDING = 1e-12
 """Sums of real weights that ought to meet a mark may miss it by this much of themselves."""
 
 
-def check_bins(n_bins: object) -> None:
-    """Refuse a number of bins that is none."""
-    if not isinstance(n_bins, Integral) or not is_whole(n_bins) or n_bins < 1:
-        raise InputError(f"n_bins must be a whole number of at least 1, got {n_bins!r}")
+def check_bins(count: object, name: str = "n_bins") -> None:
+    """Refuse a number of bins, or of rows, that is none."""
+    if not isinstance(count, Integral) or not is_whole(count) or count < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, got {count!r}")
 
 
 def equal_masses(reached: NDArray[Any], count: int) -> NDArray[np.intp]:
@@ -41,6 +47,75 @@ def equal_masses(reached: NDArray[Any], count: int) -> NDArray[np.intp]:
     marks = reached[-1] * np.arange(1, count) / count * (1.0 - ROUNDING)
     starts = np.unique(np.append(0, np.searchsorted(reached, marks, side="left") + 1))
     return np.asarray(starts[starts < len(reached)])
+
+
+def mass_edges(tally: Tally, count: int, rows_to_come: float) -> Floats:
+    """Inner edges of about ``count`` bins of equal mass between whole cells, heavy values in bins of their own.
+
+    A value is heavy with half the share of a bin and at least 30 of the ``rows_to_come``. Between heavy values a bin
+    begins with the cell in which its mark is passed.
+
+    Examples
+    --------
+    >>> mass_edges(Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]), 2, 4).tolist()
+    [0.3]
+    """
+    n, begins = tally.n, tally.lower_edges
+    if not len(n):
+        return np.zeros(0)
+    total = n.sum()
+    share = n / total
+    heavy = (share >= 0.5 / count) & (share * rows_to_come >= HEAVY_ROWS)
+    cuts = [begins[heavy], tally.upper_edges[heavy]]
+    bounds = np.concatenate([[-1], np.flatnonzero(heavy), [len(n)]])
+    for before, behind in pairwise(bounds.tolist()):
+        piece = slice(before + 1, behind)
+        mass = n[piece].sum()
+        inside = max(round(count * mass / total), 1) if mass > 0 else 0
+        if inside > 1:
+            targets = mass * np.arange(1, inside) / inside * (1.0 + ROUNDING)
+            cuts.append(begins[piece][np.searchsorted(np.cumsum(n[piece]), targets, side="right")])
+    inner = np.unique(np.concatenate(cuts))
+    return np.asarray(inner[(inner > begins[0]) & np.isfinite(inner)])
+
+
+def default_bins(rows: float) -> int:
+    r"""How many bins so many rows fill: :math:`\sqrt n / 6.3`, at most 100, the trend of 002 Figure 4.2.
+
+    Examples
+    --------
+    >>> [default_bins(n) for n in (1, 1_000, 5_000, 20_000, 10_000_000)]
+    [1, 5, 11, 22, 100]
+    """
+    return int(np.clip(np.sqrt(rows) / ROWS_BY_BIN_ROOT, 1, MOST_BINS))
+
+
+def both_sides(tally: Tally, begins: Floats, ends: Floats) -> tuple[float, Floats]:
+    """The least score that there can be, and where cells begin and end, if scores can lie on either side of it.
+
+    Examples
+    --------
+    >>> tally = Tally.from_arrays([0.0, 0.5], [0, 1])
+    >>> both_sides(tally, tally.lower_edges, tally.upper_edges)[1].round(9).tolist()
+    [0.0, 0.5, 0.5]
+    """
+    lowest, highest = (0.0, 1.0) if tally.kind == "probability" else (-np.inf, np.finfo(np.float64).max)
+    knots = np.unique(np.concatenate([begins, ends]))
+    return lowest, np.asarray(knots[(knots > lowest) & (knots <= highest)])
+
+
+def width_edges(tally: Tally, count: int) -> Floats:
+    """Inner edges that cut [0, 1] into ``count`` pieces, moved to the nearest cell below on a grid.
+
+    Examples
+    --------
+    >>> width_edges(Tally.from_arrays([0.1, 0.9], [0, 1]), 4).tolist()
+    [0.25, 0.5, 0.75]
+    """
+    if tally.kind != "probability":
+        raise InputError(f'strategy="width" cuts [0, 1] and needs probabilities, not {tally.kind} scores')
+    edges = np.arange(1, count) / count
+    return edges if tally.grid is None else np.unique(tally.grid.lower_edges(tally.grid.codes(edges)))
 
 
 def pulled_back(fitted: Map, levels: Floats, tally: Tally) -> Floats:
@@ -93,11 +168,19 @@ def parted(tally: Tally, size: float, random_state: int | None) -> tuple[Tally, 
     return tally.split(round(rows), random_state)
 
 
-def counted(tally: Tally, edges: Floats, rule: str, source: str, assumption: str) -> Bins:
-    """Bins whose edges come from other rows, drawn at random: every row counts, every score is covered.
+def counted(
+    tally: Tally,
+    edges: Floats,
+    rule: str,
+    source: str,
+    assumption: str,
+    *,
+    fixed: bool = False,
+    succession: bool = True,
+) -> Bins:
+    """Bins whose edges owe nothing to these rows: every row counts, every score is covered.
 
-    A bin puts out its event rate; (k + 1) / (n + 2) where that is 0 or 1; what the nearest bin below with rows does
-    (above, at the lower end) where it has none.
+    They put out :func:`rates`. ``fixed`` says that the edges were not drawn at random either.
 
     Examples
     --------
@@ -106,9 +189,44 @@ def counted(tally: Tally, edges: Floats, rule: str, source: str, assumption: str
     [0.25, 0.5, 0.5]
     """
     n, events = (cast(Ints, column) for column in tally.partition(edges))
+    outputs, nothing = rates(n, events, succession=succession), np.zeros(len(n), dtype=bool)
+    return Bins(edges, outputs, n, events, rule, source, uncovered=nothing, fixed=fixed, assumption=assumption)
+
+
+def scaled_means(scaling: Map, tally: Tally, n_bins: int) -> StepMap:
+    """Means of a scaling map that never falls in about ``n_bins`` bins of equal mass.
+
+    Examples
+    --------
+    >>> from calibrant.maps import LogitAffineMap
+    >>> rows = Tally.from_arrays([0.1, 0.2, 0.6, 0.8], [0, 0, 0, 1])
+    >>> scaled_means(LogitAffineMap(1.0, 0.0), rows, 2).values.round(9).tolist()
+    [0.15, 0.7]
+    """
+    starts = equal_masses(np.cumsum(tally.n), n_bins)
+    scaled = scaling.apply(tally.scores)
+    means = np.add.reduceat(scaled * tally.n, starts) / np.add.reduceat(tally.n, starts)
+    values = np.maximum.accumulate(np.clip(means, scaled.min(), scaled.max()))  # rounding must not leave the range
+    return StepMap(tally.lower_edges[starts[1:]], values).merged()
+
+
+def rates(n: Counts, events: Counts, *, succession: bool = True) -> Floats:
+    """Event rate by bin; bins without rows take the rate of their nearest neighbours with rows, pooled.
+
+    With ``succession`` a rate of 0 or 1 is replaced by (k + 1) / (n + 2).
+
+    Examples
+    --------
+    >>> rates(np.array([2, 0, 4, 0]), np.array([1, 0, 1, 0])).round(3).tolist()  # 2 of 6 in between
+    [0.5, 0.333, 0.25, 0.25]
+    """
+    n, events = n.astype(np.float64), events.astype(np.float64)
     filled = np.flatnonzero(n > 0)
-    like = filled[np.maximum(np.searchsorted(filled, np.arange(len(n)), side="right") - 1, 0)]
+    if len(filled) < len(n):
+        left = filled[np.maximum(np.searchsorted(filled, np.arange(len(n)), side="right") - 1, 0)]
+        right = filled[np.minimum(np.searchsorted(filled, np.arange(len(n)), side="left"), len(filled) - 1)]
+        share = np.where(left == right, 0.5, 1.0)
+        n, events = share * (n[left] + n[right]), share * (events[left] + events[right])
+    plain = events / n
     extreme = (events == 0) | (events == n)
-    outputs = ((events + extreme) / (n + 2 * extreme))[like]
-    nothing = np.zeros(len(n), dtype=bool)
-    return Bins(edges, outputs, n, events, rule, source, uncovered=nothing, fixed=False, assumption=assumption)
+    return np.where(extreme, (events + 1) / (n + 2), plain) if succession else plain

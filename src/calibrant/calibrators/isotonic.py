@@ -58,6 +58,8 @@ class IsotonicCalibrator(BinaryCalibrator):
     [0.0, 0.5, 1.0]
     """
 
+    _rich_as: ClassVar[str | None] = "isotonic"
+
     def __init__(self, *, step: bool = False, centred: bool = False, shrink_ends: bool = True) -> None:
         self.step = step
         self.centred = centred
@@ -97,8 +99,8 @@ class IsotonicBinning(BinaryCalibrator):
               \hat\pi_b = \frac{\text{events in } b}{\text{rows in } b},
 
     so bins are narrow where the rate changes and wide where it does not, and are still fixed before their rows are
-    seen. A bin with no event, or nothing but events, puts out (k + 1) / (n + 2), and a bin without rows what the
-    nearest one below it does.
+    seen. A bin with no event, or nothing but events, puts out (k + 1) / (n + 2), and a bin without rows the
+    rate of its neighbours with rows, pooled.
 
     Parameters
     ----------

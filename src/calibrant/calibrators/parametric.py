@@ -170,7 +170,7 @@ class TemperatureScaling(BinaryCalibrator):
         return f"temperature {self.temperature_:.4g}, that is slope {inner.slope:.4g} on the {inner.on}"
 
 
-class LevelShift(BinaryCalibrator):
+class LogitShift(BinaryCalibrator):
     r"""One level added to the log-odds: calibration in the large, and nothing else.
 
     .. math:: m(s) = \operatorname{expit}\bigl(\operatorname{logit}(s) + b\bigr), \qquad
@@ -196,7 +196,7 @@ class LevelShift(BinaryCalibrator):
     Examples
     --------
     >>> scores, y = [0.2, 0.4, 0.6, 0.8], [0, 0, 0, 1]
-    >>> cal = LevelShift().fit(scores, y)
+    >>> cal = LogitShift().fit(scores, y)
     >>> cal.transform(scores).round(3).tolist(), cal.transform(scores).mean().round(12).item()
     ([0.061, 0.148, 0.281, 0.51], 0.25)
     """

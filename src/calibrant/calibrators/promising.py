@@ -9,9 +9,10 @@ import numpy as np
 from calibrant.arrays import InputError
 from calibrant.calibrators.binning import FIXED_SOURCE, SEED
 from calibrant.calibrators.candidates import CANDIDATES, bin_edges, fit_bins
-from calibrant.calibrators.choosing import Candidate, Loss, Selection, select
+from calibrant.calibrators.choosing import Candidate, Selection, select
 from calibrant.calibrators.cuts import counted, parted
 from calibrant.calibrators.folds import Folds
+from calibrant.calibrators.losses import Loss
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.issuing import Bins
 from calibrant.guarantees.planning import MOST_LABELS, split_size
@@ -47,7 +48,9 @@ def promised_bins(
     counts = [count for count in COUNTS if _reach(part, count, float(rest.total), alpha) <= epsilon]
     if not counts:
         raise InputError(_missing(part, tally, guarantee, "cannot be kept"))
-    candidates = [Candidate(f"{count} bins", partial(fit_bins, n_bins=count)) for count in counts]
+    candidates = [
+        Candidate(f"{count} bin{'' if count == 1 else 's'}", partial(fit_bins, n_bins=count)) for count in counts
+    ]
     keep = None if part.kind == "real" else CANDIDATES["identity"]
     selection = select(Folds.at_random(part, cv, random_state), candidates, part, loss, keep=keep)
     edges = bin_edges(part, counts[[each.name for each in candidates].index(selection.chosen.name)])

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from calibrant.arrays import InputError
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.binning import FIXED_SOURCE, SEED
-from calibrant.calibrators.cuts import check_bins, counted, equal_masses, parted, pulled_back
+from calibrant.calibrators.cuts import check_bins, counted, equal_masses, parted, pulled_back, scaled_means
 from calibrant.calibrators.parametric import PlattScaling
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
@@ -35,7 +35,8 @@ class ScalingBinning(BinaryCalibrator):
     g would move no row to another bin, and :class:`HistogramBinning` is that method.
 
     Bins end between scores (grid cells); heaps make them fewer. A bin of outcomes with no event, or nothing but events,
-    puts out (k + 1) / (n + 2), and a bin without rows what the nearest one below it does.
+    puts out (k + 1) / (n + 2), and a bin without rows the rate of its neighbours with rows,
+    pooled.
 
     Parameters
     ----------
@@ -106,15 +107,8 @@ class ScalingBinning(BinaryCalibrator):
         _refuse_falling(self.scaling_, tally)
         self.bins_ = self._by_outcome(rest) if self.outcomes else None
         if self.bins_ is None:
-            return self._by_scaled_score(rest)
+            return scaled_means(self.scaling_.map_, rest, self.n_bins)
         return StepMap(self.bins_.knots, self.bins_.outputs).merged()
-
-    def _by_scaled_score(self, tally: Tally) -> StepMap:
-        starts = equal_masses(np.cumsum(tally.n), self.n_bins)
-        scaled = self.scaling_.map_.apply(tally.scores)
-        means = np.add.reduceat(scaled * tally.n, starts) / np.add.reduceat(tally.n, starts)
-        values = np.maximum.accumulate(np.clip(means, scaled.min(), scaled.max()))  # rounding must not leave g's range
-        return StepMap(tally.lower_edges[starts[1:]], values).merged()
 
     def _by_outcome(self, tally: Tally) -> Bins:
         edges = pulled_back(self.scaling_.map_, np.arange(1, self.n_bins) / self.n_bins, tally)

@@ -173,7 +173,7 @@ def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
 
 
 def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
-    """One level added to the log-odds of the score; see ``LevelShift``.
+    """One level added to the log-odds of the score; see ``LogitShift``.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     low, high = support.ends(axis)
     if max(abs(low), abs(high)) > FARTHEST_LOG_ODDS:
         raise InputError(
-            f"scores reach {max(support.lowest, support.highest, key=abs):g}, but LevelShift reads them as log-odds, "
+            f"scores reach {max(support.lowest, support.highest, key=abs):g}, but LogitShift reads them as log-odds, "
             f"at most {FARTHEST_LOG_ODDS:g} in size: use PlattScaling, which finds their scale"
         )
     one_class = not 0 < support.events < support.total

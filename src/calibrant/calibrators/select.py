@@ -14,20 +14,21 @@ from sklearn.base import clone
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import check_option, refuse_names
 from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator
-from calibrant.calibrators.candidates import CANDIDATES
-from calibrant.calibrators.choosing import NAMES, Candidate, Loss, Selection, select
+from calibrant.calibrators.candidates import BLEND, CANDIDATES, REAL_BLEND
+from calibrant.calibrators.choosing import Blend, Candidate, Compared, Selection, select
 from calibrant.calibrators.folds import MOST_CELLS, Folds
+from calibrant.calibrators.losses import NAMES, Loss
 from calibrant.calibrators.promising import promised_bins
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
-from calibrant.guarantees.provenance import Sampling
+from calibrant.guarantees.provenance import Sampling, State
 from calibrant.maps import BetaMap, LogitAffineMap, Map, StepMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
-COMPARED = Grid(8)
-"""Where candidates are compared when there are many scores: losses of scores that agree to half a per cent differ by
-less than a millionth, and four times as many cells would cost twice as much."""
+COMPARED = Grid(7)
+"""Where candidates are compared when there are many scores: losses of scores that agree to one per cent differ by a few
+millionths, and twice as many cells would take half as long again."""
 
 CHOSEN = (
     "the map was chosen among several, and fitted, on all of these rows, which no theorem here covers: pass "
@@ -36,26 +37,30 @@ CHOSEN = (
 
 
 class AutoCalibrator(BinaryCalibrator):
-    r"""The simplest calibrator that is as good as the best on rows it has not seen; often the model as it is.
+    r"""An average of maps, weighted by how they do on rows they have not seen, or something simpler that is as good.
 
-    Candidates are cross-fitted, and with :math:`L_c` the mean loss of candidate c on rows that its maps had not seen
-    and :math:`s_{c,d}` the standard error of :math:`L_c - L_d` from paired rows, the first of them with
+    Candidates are cross-fitted. With :math:`L_c` the mean loss of candidate c on rows that its maps had not seen and
+    :math:`s_{c,d}` the standard error of :math:`L_c - L_d` from paired rows, what is fitted to all rows is
 
-    .. math:: L_c - L_{best} \le \kappa\, s_{c, best}, \qquad \kappa = 0.5,
+    - the model as it is, if its loss is no greater than that of the blend;
+    - else the simplest candidate that is surely as good: :math:`L_c - L_{blend} + 2 s_{c, blend} \le` 0.0005 nats;
+    - else the blend: the average of the model, a beta map drawn towards it, a spline, an isotonic curve and
+      Venn-Abers, with weights of least cross-fitted loss. It rises wherever one of them does.
 
-    is chosen and fitted to all rows; keeping the model is the first and has :math:`\kappa = 0.75`. The choice is by a
-    proper loss, never by a calibration error: that of a constant is zero.
+    All is by a proper loss, never by a calibration error: that of a constant is zero. One map chosen by its loss on few
+    rows is mostly lucky; ``docs/decisions/0010-calibrate.md`` has the figures.
 
-    How much the rows of the rarer class support decides what is tried: below 10 keeping the model and, with 10 rows in
-    all, a level drawn towards it; from 10 on a level and a slope drawn towards it; from 50 on temperature, Platt's and
-    the beta map; from 100 on a spline; from 1,000 on isotonic regression, bins and scaled bins.
+    What the rows of the rarer class support decides what is tried: below 3 the model and, with 10 rows in all, a level
+    drawn towards it; from 3 on the blend; alone, from 10 on a shrunken beta map, from 50 on temperature, Platt's and
+    the beta map, from 100 on a spline, from 1,000 on isotonic regression, Venn-Abers, bins and scaled bins.
 
     Parameters
     ----------
     candidates : sequence of str or calibrators, optional
-        What to try instead, simplest first: names (``"shift"``, ``"temperature"``, ``"shrunken platt"``, ``"platt"``,
-        ``"beta"``, ``"spline"``, ``"isotonic"``, ``"binning"``, ``"scaling-binning"``), tried at any number of rows, or
-        calibrators. Keeping the model, ``"identity"``, is always among them.
+        What to try instead, simplest first: names (``"shift"``, ``"shrunken"``, ``"temperature"``, ``"platt"``,
+        ``"beta"``, ``"spline"``, ``"isotonic"``, ``"venn-abers"``, ``"binning"``, ``"scaling-binning"``), tried at any
+        number of rows, ``"blend"``, or calibrators. Keeping the model, ``"identity"``, is always among them. Without
+        the blend, the first within half a standard error of the least loss is taken.
     loss : {"log", "brier"}
         What a candidate is judged by.
     cv : int
@@ -72,6 +77,8 @@ class AutoCalibrator(BinaryCalibrator):
     ----------
     choice_ : str
         Name of the chosen candidate.
+    weights_ : dict
+        Of the blend, if that was chosen: share by name of its part.
     comparison_ : Comparison
         All candidates with their cross-fitted losses; prints as a table.
     before_, after_, change_ : Estimate
@@ -79,17 +86,20 @@ class AutoCalibrator(BinaryCalibrator):
         intervals, all on the same rows. Nested: what a part is judged by was chosen on, and fitted to, other parts.
     bins_ : Bins or None
         The bins behind a guarantee.
+    state_ : str
+        ``"calibrated"``: a map was chosen. ``"kept"``: the model was compared with others and is as good.
+        ``"uncalibrated"``: too few rows, or one class, to compare anything; scores pass through.
 
     Notes
     -----
     Edges: scores of kind ``"real"`` are no probabilities, so Platt's map stands in for the model. Scores of 0 and 1 are
     moved to the log-odds clamp. With one part only, nothing is compared and the model is kept. Importance weights are
     dealt to parts by what a row of their cell is worth. Above 131,072 distinct scores candidates are compared on a grid
-    of 16,384 cells; the chosen one is fitted to all scores.
+    of 8,192 cells; the chosen one is fitted to all scores.
     Guarantee: none without ``guarantee``; simulations put the cost on a calibrated model below 0.002 nats from 100 rows
     on (``tests/statistical/test_calibrate.py``). Certificates are refused after a choice on the same rows.
     Cost: one sort, then 15 fits of each candidate on cells.
-    Reference: Cawley and Talbot (2010) for nesting; Breiman et al. (1984) for the rule of standard errors.
+    Reference: Cawley and Talbot (2010) for nesting; Wolpert (1992) and Breiman (1996) for the weights.
 
     Examples
     --------
@@ -99,8 +109,8 @@ class AutoCalibrator(BinaryCalibrator):
     >>> cal.choice_
     'identity'
     >>> cal = AutoCalibrator().fit(scores, rng.random(4000) < scores / (scores + 3 * (1 - scores)))
-    >>> cal.choice_, cal.transform([0.5]).round(2).item()
-    ('shift', 0.25)
+    >>> cal.choice_, cal.transform([0.3]).round(3).item(), round(0.3 / (0.3 + 3 * 0.7), 3)
+    ('blend', 0.126, 0.125)
     >>> round(cal.before_.value, 3), round(cal.after_.value, 3)
     (0.425, 0.346)
     """
@@ -181,13 +191,14 @@ class AutoCalibrator(BinaryCalibrator):
         folds = getattr(self, "_apart", None)
         if folds is None:
             folds = Folds.at_random(_comparable(tally), self.cv, self.random_state)
-        chosen = select(folds, self._pool(tally.kind), tally, self.loss)
+        chosen = select(folds, self._pool(tally.kind), tally, self.loss, blend=self._blend(tally.kind))
         self._keep(chosen)
-        return chosen.chosen.fit(tally)
+        return chosen.fit(tally)
 
     def _keep(self, selection: Selection) -> None:
         self.choice_ = selection.chosen.name
         self.comparison_ = selection.comparison
+        self.weights_ = selection.weights
         self.before_, self.after_, self.change_ = selection.before, selection.after, selection.change
 
     def _pool(self, kind: Kind) -> list[Candidate]:
@@ -195,11 +206,16 @@ class AutoCalibrator(BinaryCalibrator):
         if self.candidates is None:
             pool = [each for each in CANDIDATES.values() if kind in each.kinds]
         else:
-            named = [_candidate(each) for each in self.candidates]
+            named = [_candidate(each) for each in self.candidates if each != BLEND.name]
             pool = [CANDIDATES["identity"], *(each for each in named if each.name != "identity")]
         if kind == "real":  # no probabilities to keep: Platt's map is the simplest thing there is
             return [replace(CANDIDATES["platt"], least=0.0), *(e for e in pool if e.name not in ("platt", "identity"))]
         return pool
+
+    def _blend(self, kind: Kind) -> Blend | None:
+        if self.candidates is not None and BLEND.name not in self.candidates:
+            return None
+        return REAL_BLEND if kind == "real" else BLEND
 
     def _check(self) -> None:
         check_option("loss", self.loss, get_args(Loss))
@@ -218,18 +234,63 @@ class AutoCalibrator(BinaryCalibrator):
             return Refusal(CHOSEN)
         return issue(self.bins_, self.provenance_, alpha, bound, mode)
 
+    def _state(self) -> State:
+        if self.bins_ is None and len(self._compared()) < 2:
+            return "uncalibrated"
+        return "kept" if self.choice_ == "identity" else "calibrated"
+
+    def _compared(self) -> list[Compared]:
+        return [line for line in self.comparison_.lines if np.isfinite(line.loss)]
+
+    def __str__(self) -> str:
+        """What was chosen, from what, and what it is worth; where nothing could be compared, that first."""
+        told = super().__str__()
+        if not hasattr(self, "map_") or self.state_ != "uncalibrated":
+            return told
+        return f"Uncalibrated: {self._why_nothing()}\n{told}"
+
+    def _why_nothing(self) -> str:
+        data = self.provenance_
+        rarer = min(data.events, data.n - data.events)
+        few = f"{data.n:,.6g} rows, {rarer:,.6g} of the rarer class, are too few to compare anything"
+        what = "the scores pass through as they are" if self.choice_ == "identity" else f"{self.choice_} stands in"
+        return f"{few if rarer else 'the rows hold one class only'}, so {what}."
+
     def _describe(self) -> str:
-        compared = sum(np.isfinite(line.loss) for line in self.comparison_.lines)
-        return "\n  ".join([self._decision(), self._honest(), f"Compared: {compared} candidates, see comparison_."])
+        told = [self._decision(), *self._not_tried()]
+        if self.state_ != "uncalibrated":
+            told[1:1] = [self._honest()]
+            told.append(f"Compared: {len(self._compared())} candidates, see comparison_.")
+        return "\n  ".join(told)
 
     def _decision(self) -> str:
         if self.bins_ is not None:
             return f"Chose {self.choice_}, filled by {self.bins_.n.sum():,.6g} rows that had no part in the choice."
         if self.choice_ != "identity":
-            return f"Chose {self.choice_}: {_in_words(self.map_)}."
-        if np.isnan(self.after_.value):
-            return "Keep your model as it is: there are too few rows to compare it with anything."
-        return "Keep your model as it is: nothing that was tried is better by more than chance."
+            return f"Chose {self.choice_}: {self._in_words()}."
+        if self.state_ == "uncalibrated":
+            return "Nothing was chosen: the map is the model as it is."
+        return "Keep your model as it is: nothing that was tried is reliably better."
+
+    def _in_words(self) -> str:
+        if self.weights_:
+            return " + ".join(f"{100 * weight:.0f} % {name}" for name, weight in self.weights_.items())
+        if isinstance(self.map_, LogitAffineMap):
+            return f"slope {self.map_.slope:.4g}, intercept {self.map_.intercept:.4g} on the {self.map_.on}"
+        if isinstance(self.map_, BetaMap):
+            return f"a {self.map_.a:.4g}, b {self.map_.b:.4g}, c {self.map_.c:.4g}"
+        return repr(self.map_)
+
+    def _not_tried(self) -> list[str]:
+        """Candidates that take more rows than there are; the unit is told once, at the end."""
+        waiting: dict[str, list[str]] = {}
+        for line in self.comparison_.lines:
+            if np.isnan(line.loss) and line.outcome.startswith("from "):
+                waiting.setdefault(line.outcome, []).append(line.name)
+        *others, last = sorted(waiting, key=lambda since: float(since.split()[1].replace(",", ""))) or [""]
+        short = [(since, since.removesuffix(" rows of the rarer class on")) for since in others]
+        told = [f"{', '.join(waiting[since])} ({words})" for since, words in [*short, (last, last)] if since]
+        return [f"Not tried: {', '.join(told)}."] if told else []
 
     def _honest(self) -> str:
         name, change = NAMES[self.loss], self.change_
@@ -246,6 +307,9 @@ def calibrate(
     y: ArrayLike | None = None,
     sample_weight: ArrayLike | str | None = None,
     *,
+    by: Any = None,
+    source: Any = None,
+    mode: Literal["shrink", "multicalibrate"] = "shrink",
     candidates: Sequence[str | BinaryCalibrator] | None = None,
     loss: Loss = "log",
     cv: int = 5,
@@ -259,39 +323,48 @@ def calibrate(
     positive: Any = None,
     kind: Kind | None = None,
     sampling: Sampling = "independent",
-) -> AutoCalibrator:
+) -> Any:
     r"""The fitted :class:`AutoCalibrator`: what it chose, what that is worth on unseen rows, and the map.
 
     ``scores`` are arrays with labels ``y``, a frame with ``score=`` and ``label=``, or a :class:`Tally` alone. What is
     tried and how it is judged: see :class:`AutoCalibrator`; what describes the rows: see :meth:`AutoCalibrator.fit`.
+
+    With segments ``by``, a :class:`~calibrant.calibrators.segments.SegmentCalibrator` instead: the chosen map for all,
+    then what each segment's rows support beyond it; ``mode="multicalibrate"`` changes only segments that are provably
+    off. With ``source``, scores of different origin: a map for each, chosen on its own rows, and no probability for a
+    source with too few of them.
 
     Examples
     --------
     >>> rng = np.random.default_rng(3)
     >>> scores = rng.beta(2, 5, 3000)
     >>> cal = calibrate(scores, rng.random(3000) < scores)
-    >>> print("\n".join(str(cal).splitlines()[:3]))
+    >>> print("\n".join(str(cal).splitlines()[:2]))
     AutoCalibrator() fitted to 3,000 probability scores with 846 events
-      Keep your model as it is: nothing that was tried is better by more than chance.
-      Choosing and fitting on parts of the rows takes the log loss of the others from 0.5400 to 0.5413 (+0.0014, 95 %
-    interval +0.0001 to +0.0026).
+      Keep your model as it is: nothing that was tried is reliably better.
     """
     cal = AutoCalibrator(candidates, loss=loss, cv=cv, guarantee=guarantee, random_state=random_state)
-    given = {"score": score, "label": label, "groups": groups, "time": time, "positive": positive, "kind": kind}
-    if not isinstance(scores, Tally):
+    given = {"score": score, "label": label, "positive": positive, "kind": kind, "groups": groups, "time": time}
+    if isinstance(scores, Tally):
+        given |= {"y": y, "sample_weight": sample_weight, "by": by, "source": source}
+        extra = [name for name, value in given.items() if value is not None]
+        if extra:
+            raise InputError(f"a tally holds its labels and weights already, but {extra[0]} was given: pass it alone")
+        return cal.fit_tally(scores, sampling=sampling)
+    if by is None and source is None:
         return cal.fit(scores, y, sample_weight, weights=weights, sampling=sampling, **given)
-    extra = [name for name, value in {"y": y, "sample_weight": sample_weight, **given}.items() if value is not None]
+    refused = {"groups": groups, "time": time, "guarantee": guarantee}
+    extra = [name for name, value in refused.items() if value is not None]
+    if by is not None and source is not None:
+        extra = ["source"]
     if extra:
-        raise InputError(f"a tally holds its labels and weights already, but {extra[0]} was given: pass it alone")
-    return cal.fit_tally(scores, sampling=sampling)
+        raise InputError(f"{extra[0]} cannot be combined with {'by' if by is not None else 'source'}: pass one of them")
+    from calibrant.calibrators.segments import SegmentCalibrator  # here, as segments build on this module
 
-
-def _in_words(fitted: Map) -> str:
-    if isinstance(fitted, LogitAffineMap):
-        return f"slope {fitted.slope:.4g}, intercept {fitted.intercept:.4g} on the {fitted.on}"
-    if isinstance(fitted, BetaMap):
-        return f"a {fitted.a:.4g}, b {fitted.b:.4g}, c {fitted.c:.4g}"
-    return repr(fitted)
+    segmented = SegmentCalibrator(cal, mode=mode if source is None else "separate", random_state=random_state)
+    known = {name: given[name] for name in ("score", "label", "positive", "kind")}
+    where = by if source is None else source
+    return segmented.fit(scores, y, where, sample_weight, weights=weights, sampling=sampling, **known)
 
 
 def _candidate(given: str | BinaryCalibrator) -> Candidate:

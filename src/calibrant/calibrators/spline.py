@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.scaling import Scaling
 from calibrant.calibrators.splines import KNOTS, fit_spline
@@ -69,6 +71,8 @@ class SplineCalibrator(BinaryCalibrator):
     >>> cal.transform([0.5, 0.8]).round(2).tolist()  # the truth is 0.125 and 0.512
     [0.13, 0.52]
     """
+
+    _rich_as: ClassVar[str | None] = "spline"
 
     def __init__(
         self,

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import InputError
 from calibrant.calibrators.scaling import DEFAULT, Scaling, Support, Targets, fit_platt
-from calibrant.maps import LARGEST, Map, PiecewiseLinearMap
-from calibrant.numerics import CLAMP, LOG_ODDS_LIMIT, Floats, Grid, expit, logit
+from calibrant.calibrators.tables import Curve, tabulate
+from calibrant.maps import Map
+from calibrant.numerics import Floats, Grid, expit, logit
 from calibrant.tallies import Tally
 
 KNOTS = 24
@@ -35,9 +36,6 @@ MASS_GROUPS, WIDTH_GROUPS, KEPT_CELLS = 256, 128, 512
 
 NARROW = 1e-6
 """Scores whose range is a smaller share of their size than this show a level and a slope at most."""
-
-TABLE_ERROR, OUTER_ERROR, FEWEST_NODES, MOST_NODES = 4e-4, 5e-3, 20, 1000
-"""Error of the table in log-odds, within the range of the scores and beyond it, and how many nodes it takes."""
 
 STEPS, HALVINGS, RIDGE = 60, 30, 1e-12
 ROUGHLY, SETTLED = 1e-2, 1e-10
@@ -100,7 +98,7 @@ def fit_spline(
     best, coefficients, freedom = _search(unit, line, knots, spread, tried)
     if penalty is None and freedom < 2.0 + HARDLY:
         return _platt(tally, how)
-    fitted = how.finish(_tabulate(_Curve(tally.kind, centre, half, knots, coefficients)), tally)
+    fitted = how.finish(tabulate(_Spline(tally.kind, centre, half, knots, coefficients)), tally)
     return SplineFit(fitted, targets.notes, best, freedom)
 
 
@@ -228,8 +226,9 @@ def _criterion(state: _State, matrix: Floats, penalty: float) -> float:
 def _freedom(state: _State, matrix: Floats, beta: Floats) -> float:
     """Trace of the matrix that takes labels to fitted log-odds, over slopes that are free to move."""
     free = np.append(True, beta[1:] > 0.0)
-    curvature, matrix = state.curvature[free][:, free], matrix[free][:, free]
-    return float(np.trace(np.linalg.solve(curvature + matrix, curvature)))
+    curvature, whole = state.curvature[free][:, free], (state.curvature + matrix)[free][:, free]
+    spread = np.linalg.lstsq(whole, curvature, rcond=None)[0]  # slopes between two heaps of scores may have no say
+    return float(np.trace(spread))
 
 
 def _minimise(
@@ -305,17 +304,10 @@ def _walk(matrix: Floats, slope: Floats, here: Floats, free: NDArray[np.bool_]) 
     return there, met
 
 
-# ------------------------------------------------------------------------------------------------------------ the table
-
-
 @dataclass(frozen=True, eq=False)
-class _Curve:
-    """The fitted log-odds over positions x = centre + half u, where u is -1 and 1 at the ends of the data."""
+class _Spline(Curve):
+    """The fitted log-odds."""
 
-    kind: Kind
-    centre: float
-    half: float
-    knots: Floats
     coefficients: Floats
 
     def at(self, u: Floats) -> tuple[Floats, Floats, Floats]:
@@ -324,55 +316,3 @@ class _Curve:
         value = np.einsum("j,jc->c", self.coefficients, _basis(u, self.knots))
         bends = np.concatenate([[0.0], np.diff(slopes) / np.diff(self.knots), [0.0]])
         return value, np.interp(u, self.knots, slopes), bends[np.searchsorted(self.knots, u)]
-
-    def scores(self, u: Floats) -> Floats:
-        """The scores at some positions."""
-        x = self.centre + self.half * u
-        return expit(x) if self.kind == "probability" else np.clip(x, -LARGEST, LARGEST)
-
-    def ends(self) -> tuple[float, float]:
-        """How far the table goes: all log-odds of scores, or the range of real scores and as much again beside it."""
-        if self.kind == "real":
-            return -3.0, 3.0
-        limit = float(logit(np.array(1.0 - CLAMP)))
-        low, high = (-limit - self.centre) / self.half, (limit - self.centre) / self.half
-        return (low, high) if self.kind == "probability" else (min(low, -1.0), max(high, 1.0))
-
-    def fine(self) -> Floats:
-        """Positions close enough together to judge the curve by: between knots, on its straight ends, and evenly."""
-        low, high = self.ends()
-        parts = [np.linspace(low, high, 500), _subdivided(self.knots, 25)]
-        for side, end in ((-1.0, 0), (1.0, -1)):
-            value, slope, _ = (float(part[0]) for part in self.at(self.knots[end : end + 1 or None]))
-            if slope > 0.0:
-                reach = max(LOG_ODDS_LIMIT - side * value, 0.0) / slope
-                parts.append(self.knots[end] + side * min(reach, high - low) * np.linspace(0.0, 1.0, 200))
-        return np.unique(np.clip(np.concatenate(parts), low, high))
-
-
-def _tabulate(curve: _Curve) -> PiecewiseLinearMap:
-    r"""The curve as straight pieces of the probability over the score, fine enough that no eye sees them.
-
-    With log-odds :math:`f(u)` of a probability p at a score s(u), a straight piece of width h is off by at most about
-    :math:`E h^2 / 8` in log-odds, :math:`E = |f'' + (1 - 2p) f'^2 - f' s'' / s'|`, so nodes lie with density
-    :math:`\sqrt{E}`. Over log-odds :math:`s'' / s' = (1 - 2s) x'`; over real scores it is 0.
-    """
-    fine = curve.fine()
-    middle, width = (fine[1:] + fine[:-1]) / 2, np.diff(fine)
-    value, slope, bend = curve.at(middle)
-    error = bend + (1.0 - 2.0 * expit(value)) * slope**2
-    if curve.kind == "probability":
-        error -= slope * curve.half * (1.0 - 2.0 * curve.scores(middle))
-    allowed = np.where(np.abs(middle) < 1.0, TABLE_ERROR, OUTER_ERROR)
-    density = np.where(np.abs(value) < LOG_ODDS_LIMIT, np.sqrt(np.abs(error) / (8.0 * allowed)), 0.0)
-    reached = np.append(0.0, np.cumsum(density * width + FEWEST_NODES / len(width)))
-    count = min(MOST_NODES, int(np.ceil(reached[-1])) + 1)
-    nodes = np.interp(np.linspace(0.0, reached[-1], count), reached, fine)
-    scores, values = curve.scores(nodes), np.maximum.accumulate(expit(curve.at(nodes)[0]))
-    new = np.append(True, scores[1:] > scores[:-1])
-    return PiecewiseLinearMap(scores[new], values[new])
-
-
-def _subdivided(breaks: Floats, times: int) -> Floats:
-    """Each gap cut into so many equal parts."""
-    return np.interp(np.arange((len(breaks) - 1) * times + 1) / times, np.arange(len(breaks)), breaks)

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.maps import StepMap
-from calibrant.numerics import Floats
+from calibrant.calibrators.cuts import both_sides
+from calibrant.maps import PiecewiseLinearMap, StepMap
+from calibrant.numerics import Floats, Grid
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Tally
+
+NODES, GRIDDED_CELLS = 128, 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +48,8 @@ def fit_venn(tally: Tally) -> VennMaps:
     rise, run = (part[::-1] for part in with_one_event(n[::-1], (n - events)[::-1]))
     p0 = np.append(0.0, (run - rise) / run)
     begins, ends = tally.lower_edges, tally.upper_edges
-    low, high = (0.0, 1.0) if tally.kind == "probability" else (-np.inf, np.finfo(np.float64).max)
-    knots = np.unique(np.concatenate([begins, ends]))
-    knots = knots[(knots > low) & (knots <= high)]  # where there are scores on either side
-    at = np.append(low, knots)
+    lowest, knots = both_sides(tally, begins, ends)
+    at = np.append(lowest, knots)
     lower = np.clip(p0[np.searchsorted(begins, at, side="right")], 0.0, 1.0)
     upper = np.clip(p1[np.searchsorted(ends, at, side="right")], lower, 1.0)
     point = np.maximum.accumulate(upper / (1.0 - lower + upper))  # rounding must not invert a ranking
@@ -98,3 +99,37 @@ def with_one_event(n: NDArray[Any], events: NDArray[Any]) -> tuple[Floats, Float
     slopes = rise / run
     best = np.maximum.accumulate(np.where(slopes >= np.maximum.accumulate(slopes), starts, 0))
     return rise[best], run[best]
+
+
+def merged_pairs(p0: Floats, p1: Floats) -> tuple[Floats, Floats, Floats]:
+    r"""One pair and one point of several pairs for the same rows, the first axis, by geometric means.
+
+    .. math:: \bar p_0 = 1 - \prod_k (1 - p_{0,k})^{1/K}, \qquad \bar p_1 = \prod_k p_{1,k}^{1/K}, \qquad
+              p = \frac{\bar p_1}{1 - \bar p_0 + \bar p_1}.
+
+    Examples
+    --------
+    >>> p0, p1, point = merged_pairs(np.array([[0.2], [0.2]]), np.array([[0.4], [0.4]]))
+    >>> p0.round(9).item(), p1.round(9).item(), point.round(9).item()  # 0.4 / (0.8 + 0.4)
+    (0.2, 0.4, 0.333333333)
+    """
+    no, yes = np.exp(np.log1p(-p0).mean(axis=0)), np.exp(np.log(p1).mean(axis=0))
+    return np.asarray(1.0 - no), np.asarray(yes), np.asarray(yes / (no + yes))
+
+
+def fit_venn_curve(tally: Tally, nodes: int = NODES) -> PiecewiseLinearMap:
+    """The point forecast at up to ``nodes`` scores of equal mass, joined by straight lines: short enough for a table.
+
+    Examples
+    --------
+    >>> curve = fit_venn_curve(Tally.from_arrays([0.2, 0.4], [0, 1]))
+    >>> curve.apply([0.2, 0.3, 0.4]).round(3).tolist()
+    [0.333, 0.5, 0.667]
+    """
+    if tally.resolution == "exact" and tally.kind == "probability" and len(tally) > GRIDDED_CELLS:
+        tally = tally.coarsen(Grid())
+    mass = np.cumsum(tally.n)
+    middles = (np.arange(nodes) + 0.5) * (float(mass[-1]) / nodes)
+    places = np.unique(np.concatenate([[0], np.searchsorted(mass, middles), [len(tally) - 1]]))
+    at = tally.scores[places]
+    return PiecewiseLinearMap(at, np.maximum.accumulate(fit_venn(tally).point.apply(at)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -32,7 +32,8 @@ class VennAbers(BinaryCalibrator):
     ----------
     p0_, p1_ : StepMap
         The two probabilities as functions of the score; ``interval`` applies them. ``save`` stores the point forecast
-        ``map_`` alone.
+        ``map_`` alone, as one document holds one map; ``Calibration(cal.p0_, cal.provenance_).save(path)`` stores
+        either of the two.
 
     Notes
     -----
@@ -41,6 +42,7 @@ class VennAbers(BinaryCalibrator):
     :math:`p_1` (002 section 3.E: oracle calibration and calibration in the large). The label is not known beforehand,
     so this says nothing about one of the two alone, nor about the point forecast: no certificate is issued, and the
     pair is no confidence interval for the event rate, which no n rows can locate within its width of about 1/n.
+    For a model that is refitted per fold see :class:`CrossVennAbers`.
     Cost: one sort, then O(cells log blocks); scores are looked up.
 
     References
@@ -56,6 +58,8 @@ class VennAbers(BinaryCalibrator):
     >>> cal.transform([0.25, 0.4]).round(3).tolist()
     [0.5, 0.667]
     """
+
+    _rich_as: ClassVar[str | None] = "isotonic"
 
     def _fit_map(self, tally: Tally) -> Map:
         fitted = fit_venn(tally)

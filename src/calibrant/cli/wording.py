@@ -61,8 +61,21 @@ REWRITES: tuple[tuple[str, Replacement], ...] = (
     (r"^(alpha|epsilon) (must|cannot)", r"--\1 \2"),
     (r"and epsilon both", "and --epsilon both"),
     (r"^thresholds must", "--threshold must"),
+    (r"^groups and time cannot both", "--groups and --time cannot both"),
+    (r"pass guarantee=\(epsilon, alpha\)", "pass --guarantee E"),
+    (
+        r"^guarantee must be \(epsilon, alpha\), both between 0 and 1, got .*",
+        "--guarantee and --alpha must lie between 0 and 1",
+    ),
+    (r"^the guarantee of", "--guarantee: that of"),
+    (r", or allow a larger epsilon; another seed would void the promise", ", or allow a larger error"),
+    (r", see comparison_\.", ", see below."),
     (r"use PlattScaling\b", "use --method platt"),
     (r"use HistogramBinning\b", "use --method binning"),
+    (
+        r"SamplingCorrection undoes it without labels: calibrant\.SamplingCorrection\([^)]*\)\. Or, with labels: ",
+        "In Python, calibrant.SamplingCorrection undoes it without labels; with labels: ",
+    ),
     (r"cal = calibrant\.PlattScaling\(\)\.fit\(scores, y\)", "calibrant fit FILES --out map.json"),
     (
         r"know why they are there and filter them out, or go on without them with calibrant\.tally\(.*\)",

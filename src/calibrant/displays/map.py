@@ -93,6 +93,10 @@ class MapDisplay:
         """
         check_option("axes", axes, get_args(AxesKind))
         calibration = as_calibration(fitted)
+        if calibration.map.columns:
+            raise InputError(
+                "a map by group has a curve for each group: draw one of them, as in MapDisplay.from_map(map.maps[0])"
+            )
         data, kind = calibration.provenance, calibration.kind
         if kind == "probability" and _takes_any_score(calibration.map):
             kind = "real"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Literal
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from calibrant.arrays import InputError, Kind, check_scores
 from calibrant.engine.collecting import Rows
 from calibrant.export.document import Calibration
-from calibrant.export.sql import quote, to_sql
+from calibrant.export.sql import group_columns, quote, to_sql
 from calibrant.maps import Map
 from calibrant.tallies import CLUSTER_BUCKETS, cluster_buckets
 
 Dialect = Literal["duckdb", "spark"]
-Function = Callable[[NDArray[Any]], NDArray[Any]]
+Function = Callable[..., NDArray[Any]]
 
 HEX_TO_WHOLE = {
     "duckdb": "CAST('0x' || substr(md5(CAST({} AS VARCHAR)), 1, 8) AS BIGINT)",
@@ -28,7 +28,13 @@ HEX_TO_WHOLE = {
 
 
 def apply(
-    map_: Map | Calibration, frame: Any, score: str, *, name: str = "calibrated", kind: Kind | None = None
+    map_: Map | Calibration,
+    frame: Any,
+    score: str,
+    *,
+    name: str = "calibrated",
+    kind: Kind | None = None,
+    by: Mapping[str, str] | None = None,
 ) -> Any:
     """The frame with one more column: the map over the column ``score``, in double precision.
 
@@ -45,12 +51,17 @@ def apply(
         The new column; it must not be there already.
     kind
         What the scores are; by default what the calibration was fitted on, and probabilities for a bare map.
+    by
+        What the columns of groups are called in the frame, where not as in the map: ``{"region": "area_code"}``.
 
     Notes
     -----
     NULL and NaN give NULL, in numpy-backed pandas NaN. In a frame that is held in memory, infinities and probabilities
     outside [0, 1] are refused as they are in arrays. A lazy frame cannot be looked at: there a score outside is held at
     the end of the map. Step maps give the same doubles everywhere, smooth maps agree to 1e-12.
+
+    Columns of groups hold text, whole numbers or truth values, and are taken by name. Floats that are whole numbers
+    pass for those in memory; in DuckDB and Spark, where 3.0 is the text of 3, they are refused.
 
     Cost: one pass, as part of the engine's own plan; DuckDB and Spark run the map as SQL text, polars and the others
     run it in numpy.
@@ -67,20 +78,23 @@ def apply(
         kind = kind or map_.kind
         map_ = map_.map
     numbers, expected = map_, kind or "probability"
+    groups = group_columns(numbers, score, by)
     rows = _extensible(frame, score, name)
     dtype = rows.collect_schema()[score]
     if not (dtype.is_numeric() or dtype == nw.Boolean or dtype == nw.Object):
         raise InputError(f"the column {score!r} holds {dtype} and not numbers: pass the column of scores")
+    _check_groups(frame, list(groups.values()))
     lazy = isinstance(rows, nw.LazyFrame)
 
-    def function(scores: NDArray[Any]) -> NDArray[Any]:
+    def function(scores: NDArray[Any], *keys: NDArray[Any]) -> NDArray[Any]:
         checked = scores if lazy else check_scores(scores, expected, name=f"the column {score!r}")
-        return numbers.apply(checked.astype(np.float64, copy=False))
+        return numbers.apply(checked.astype(np.float64, copy=False), dict(zip(groups, keys, strict=True)))
 
-    def text(column: str, dialect: str) -> str:
-        return to_sql(numbers, column, dialect)
+    def text(column: str, dialect: str, *keys: str) -> str:
+        return to_sql(numbers, column, dialect, dict(zip(groups, keys, strict=True)))
 
-    return with_column(frame, name, score, sql=text, function=function, dtype=nw.Float64)
+    others = tuple(groups.values())
+    return with_column(frame, name, score, sql=text, function=function, dtype=nw.Float64, others=others)
 
 
 def with_cluster_bucket(frame: Any, source: str, name: str) -> Any:
@@ -118,30 +132,35 @@ def with_column(
     name: str,
     source: str,
     *,
-    sql: Callable[[str, str], str],
+    sql: Callable[..., str],
     function: Function,
     dtype: type[nw.Float64] | type[nw.Int64],
+    others: Sequence[str] = (),
 ) -> Any:
     """The native frame with the column ``name``, computed row by row from the column ``source``.
 
     Parameters
     ----------
     sql
-        From a column's name and a dialect to the expression; NULL must give NULL.
+        From a column's name, a dialect and the names of other columns to the expression; NULL must give NULL.
     function
-        The same on a numpy array of the values that are there; a NaN that it gives becomes NULL, where frames have it.
+        The same on a numpy array of the values that are there, and on those of other columns beside them; a NaN that
+        it gives becomes NULL, where frames have it.
     dtype
         Type of the new column. In numpy-backed pandas whole numbers with missing values are floats with NaN.
+    others
+        Other columns that it is computed from: text, whole numbers or truth values, as objects.
     """
     rows = _extensible(frame, source, name)
     engine = rows.implementation
     if engine.is_duckdb():
-        return frame.project(f"*, {sql(source, 'duckdb')} AS {quote(name, 'duckdb')}")
+        return frame.project(f"*, {sql(source, 'duckdb', *others)} AS {quote(name, 'duckdb')}")
     if engine.is_pyspark() or engine.is_pyspark_connect():
-        return _on_spark(frame, name, source, sql, connect=engine.is_pyspark_connect())
+        return _on_spark(frame, name, (source, *others), sql, connect=engine.is_pyspark_connect())
     if engine.is_polars():
-        return _on_polars(frame, name, source, function, dtype)
-    values, missing = _computed(rows.to_native()[source], function, dtype)
+        return _on_polars(frame, name, (source, *others), function, dtype)
+    native = rows.to_native()
+    values, missing = _computed(native[source], function, dtype, [native[other] for other in others])
     if engine.is_pyarrow():
         return frame.append_column(name, _arrow(values, missing))
     extended = frame.copy(deep=False)
@@ -218,53 +237,84 @@ def _extensible(frame: Any, source: str, name: str) -> Rows:
     return rows
 
 
-def _on_spark(frame: Any, name: str, source: str, sql: Callable[[str, str], str], *, connect: bool) -> Any:
-    """Over a plain alias, because Spark replaces ``${...}`` in any text that it parses, names included."""
+def _check_groups(frame: Any, names: Sequence[str]) -> None:
+    """Refuse columns of groups whose text an engine writes in its own way."""
+    schema = read_frame(frame, *names).collect_schema()
+    for name in names if dialect_of(frame) is not None else ():
+        dtype = schema[name]
+        if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Boolean)):
+            raise InputError(f"the column {name!r} holds {dtype}: cast it to text or to whole numbers first")
+
+
+def _on_spark(frame: Any, name: str, sources: Sequence[str], sql: Callable[..., str], *, connect: bool) -> Any:
+    """Over plain aliases, because Spark replaces ``${...}`` in any text that it parses, names included."""
     if connect:
         from pyspark.sql.connect import functions
     else:
         from pyspark.sql import functions  # type: ignore[no-redef]
-    plain = fresh_name(frame, "source" if name.lower() != "source" else "given")
-    column = functions.col("`" + source.replace("`", "``") + "`").alias(plain)
-    return frame.select("*", column).select("*", functions.expr(sql(plain, "spark")).alias(name)).drop(plain)
+    stem = fresh_name(frame, "source" if not name.lower().startswith("source") else "given")
+    plain = [stem, *(fresh_name(frame, f"{stem}{place}") for place in range(1, len(sources)))]
+    columns = [
+        functions.col("`" + source.replace("`", "``") + "`").alias(alias)
+        for source, alias in zip(sources, plain, strict=True)
+    ]
+    expression = functions.expr(sql(plain[0], "spark", *plain[1:]))
+    return frame.select("*", *columns).select("*", expression.alias(name)).drop(*plain)
 
 
-def _on_polars(frame: Any, name: str, source: str, function: Function, dtype: Any) -> Any:
+def _on_polars(frame: Any, name: str, sources: Sequence[str], function: Function, dtype: Any) -> Any:
     """Batch by batch inside polars' own plan, so that a lazy frame stays lazy and streams."""
     import polars as pl
     from polars import selectors
 
     native = pl.Float64 if dtype is nw.Float64 else pl.Int64
 
-    def batch(column: pl.Series) -> pl.Series:
-        # under a plain name, because methods of a series read some names as patterns too
-        values, missing = _computed(column.alias("source"), function, dtype)
+    def batch(*columns: pl.Series) -> pl.Series:
+        # under plain names, because methods of a series read some names as patterns too
+        plain = [column.alias("source") for column in columns]
+        values, missing = _computed(plain[0], function, dtype, plain[1:])
         out = pl.Series(name, values, dtype=native)
         return out if missing is None else out.set(pl.Series(missing), None)
 
+    def of_struct(rows: pl.Series) -> pl.Series:
+        columns = rows.struct.unnest()
+        return batch(*(columns[source] for source in sources))
+
     if isinstance(frame, pl.DataFrame):
-        return frame.with_columns(batch(frame[source]).alias(name))
+        return frame.with_columns(batch(*(frame[source] for source in sources)).alias(name))
     # by_name, because col(...) reads some names as patterns
-    column = selectors.by_name(source).map_batches(batch, return_dtype=native, is_elementwise=True)
+    chosen, one = selectors.by_name(*sources), len(sources) == 1
+    given = chosen if one else pl.struct(chosen)
+    column = given.map_batches(batch if one else of_struct, return_dtype=native, is_elementwise=True)
     return frame.with_columns(column.alias(name))
 
 
 def _computed(
-    column: Any, function: Function, dtype: type[nw.Float64] | type[nw.Int64]
+    column: Any, function: Function, dtype: type[nw.Float64] | type[nw.Int64], others: Sequence[Any] = ()
 ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     """The function over the values that are there, with zeros elsewhere, and where that is; None for nowhere."""
     series: nw.Series[Any] = nw.from_native(column, series_only=True)
+    beside = [_objects(other) for other in others]
     missing: NDArray[np.bool_] | None = None
     if series.null_count():
         missing = series.is_null().to_numpy()
         values = np.zeros(len(series), dtype=np.float64 if dtype is nw.Float64 else np.int64)
-        values[~missing] = function(series.filter(~series.is_null()).to_numpy())
+        there = series.filter(~series.is_null()).to_numpy()
+        values[~missing] = function(there, *(other[~missing] for other in beside))
     else:
-        values = function(series.to_numpy())
+        values = function(series.to_numpy(), *beside)
     undefined = np.isnan(values)
     if undefined.any():
         missing = undefined if missing is None else missing | undefined
     return values, missing
+
+
+def _objects(column: Any) -> NDArray[Any]:
+    """A column of groups as objects, None where there is none."""
+    series: nw.Series[Any] = nw.from_native(column, series_only=True)
+    if series.dtype in (nw.Categorical, nw.Enum):
+        series = series.cast(nw.String)
+    return np.array(series.to_list(), dtype=object)
 
 
 def _arrow(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import inf
@@ -57,7 +57,7 @@ class Tables:
     entry
         Of an ``{array}``, by an ``{index}`` that begins with 1.
     search
-        From these tables, the score, the knots and the name of the column to the index: one more than the number of
+        From these tables, the score, the knots and the names that are taken to the index: one more than the number of
         knots at or below the score.
     bound
         ``{body}`` with the ``{value}`` of an expression as ``{name}``, where the engine has a way to name it; else
@@ -67,7 +67,7 @@ class Tables:
     numbers: int
     array: str
     entry: str
-    search: Callable[[Tables, str, Sequence[float], str], str]
+    search: Callable[[Tables, str, Sequence[float], Sequence[str]], str]
     bound: str = ""
 
     def write(self, numbers: Sequence[float]) -> str:
@@ -75,21 +75,23 @@ class Tables:
         return self.array.format(",".join("Infinity" if number == inf else repr(number) for number in numbers))
 
 
-def fresh(word: str, column: str) -> str:
-    """A name for a parameter: one like the column's would hide the column."""
-    return f"{word}_" if column.lower() == word else word
+def fresh(word: str, *taken: str) -> str:
+    """A name for a parameter: one like a column's would hide the column."""
+    while word in {name.lower() for name in taken}:
+        word += "_"
+    return word
 
 
-def _bucket(tables: Tables, x: str, knots: Sequence[float], column: str) -> str:
+def _bucket(tables: Tables, x: str, knots: Sequence[float], taken: Sequence[str]) -> str:
     return f"width_bucket({x}, {tables.write(knots)}) + 1"
 
 
-def _fold(template: str) -> Callable[[Tables, str, Sequence[float], str], str]:
+def _fold(template: str) -> Callable[[Tables, str, Sequence[float], Sequence[str]], str]:
     """Bisection without branches, as a fold over powers of two: so many knots are known to be at or below the score."""
 
-    def search(tables: Tables, x: str, knots: Sequence[float], column: str) -> str:
+    def search(tables: Tables, x: str, knots: Sequence[float], taken: Sequence[str]) -> str:
         size = 1 << len(knots).bit_length()
-        found, step = fresh("found", column), fresh("step", column)
+        found, step = fresh("found", *taken), fresh("step", *taken)
         knot = tables.entry.format(
             array=tables.write([*knots, *[inf] * (size - 1 - len(knots))]), index=f"{found} + {step}"
         )
@@ -99,6 +101,56 @@ def _fold(template: str) -> Callable[[Tables, str, Sequence[float], str], str]:
         return template.format(steps=steps, found=found, step=step, body=body) + " + 1"
 
     return search
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How an engine names intermediate results, so that each is written once: as the fields of a row.
+
+    Attributes
+    ----------
+    item
+        One field, its ``{value}`` and ``{name}``.
+    bound
+        ``{body}`` with the row (``{value}``) as ``{name}``.
+    whole
+        The row of its items (``{}``).
+    field
+        What stands in the body for the field ``{name}`` of ``{row}``.
+    """
+
+    item: str
+    bound: str
+    whole: str
+    field: str = "{row}.{name}"
+
+    def write(self, row: str, values: Mapping[str, str], body: str) -> str:
+        """The body over a row with these values."""
+        items = ", ".join(self.item.format(name=name, value=value) for name, value in values.items())
+        return self.bound.format(value=self.whole.format(items), name=row, body=body)
+
+
+def _doubled(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _escaped(text: str) -> str:
+    """With signs that Spark reads as syntax, in literals too, by their numbers."""
+    return "'" + "".join(f"\\u{ord(sign):04x}" if sign in "\\'\"$`;" else sign for sign in text) + "'"
+
+
+def _nothing(text: str) -> bool:
+    return False
+
+
+def _escape_or_control(text: str) -> bool:
+    """Signs that dialects write in their own ways."""
+    return any(sign == "\\" or sign < " " for sign in text) or "${" in text
+
+
+def _beyond_plain(text: str) -> bool:
+    """Signs that need a literal of another type, and spaces that a comparison passes over."""
+    return _escape_or_control(text) or not text.isascii() or text.endswith(" ")
 
 
 @dataclass(frozen=True)
@@ -123,6 +175,16 @@ class Dialect:
         How many curves may stand inside each other.
     tables
         How it looks a number up in a long table; None where it has no way that beats a balanced CASE.
+    key
+        A column (``{}``) as text that is compared sign by sign.
+    text
+        From text to a literal.
+    odd_text
+        Whether a text holds what is not tried in the dialect.
+    booleans
+        Whether true and false are cast to these words.
+    stage
+        How it names intermediate results; None where there is no way that runs on every version.
     executed
         Whether the tests run its text on the engine.
     """
@@ -136,6 +198,11 @@ class Dialect:
     raises: bool = False
     nesting: int = 8
     tables: Tables | None = None
+    key: str = "CAST({} AS TEXT)"
+    text: Callable[[str], str] = _doubled
+    odd_text: Callable[[str], bool] = _nothing
+    booleans: bool = True
+    stage: Stage | None = None
     executed: bool = True
 
 
@@ -145,9 +212,29 @@ EQUALS_NAN = "{x} IS NULL OR {x} = CAST('NaN' AS DOUBLE PRECISION)"
 NO_NAN = "{x} IS NULL"
 
 
-def _generated(unusable: str) -> Dialect:
+IN_A_LIST = "list_transform([{value}], lambda {name}: {body})[1]"
+IN_AN_ARRAY = "element_at(transform(array({value}), {name} -> {body}), 1)"
+
+
+def _generated(
+    unusable: str,
+    key: str = "CAST({} AS TEXT)",
+    odd_text: Callable[[str], bool] = _escape_or_control,
+    *,
+    booleans: bool = True,
+) -> Dialect:
     """A dialect that sqlglot writes from PostgreSQL's text."""
-    return Dialect('"', "DOUBLE PRECISION", _cast, unusable, raises=True, executed=False)
+    return Dialect(
+        '"',
+        "DOUBLE PRECISION",
+        _cast,
+        unusable,
+        raises=True,
+        key=key,
+        odd_text=odd_text,
+        booleans=booleans,
+        executed=False,
+    )
 
 
 DIALECTS: dict[str, Dialect] = {
@@ -162,8 +249,10 @@ DIALECTS: dict[str, Dialect] = {
             "CAST('[{}]' AS DOUBLE[])",
             "({array})[{index}]",
             _fold("list_reduce([{steps}], lambda {found}, {step}: {body}, 0)"),
-            "list_transform([{value}], lambda {name}: {body})[1]",
+            IN_A_LIST,
         ),
+        key="CAST({} AS VARCHAR)",
+        stage=Stage("'{name}': {value}", IN_A_LIST, "{{{}}}", "struct_extract({row}, '{name}')"),
     ),
     "postgres": Dialect(
         '"',
@@ -173,6 +262,9 @@ DIALECTS: dict[str, Dialect] = {
         raises=True,
         # It compiles a CASE of 5,000 branches for half a minute; this search is its own, and takes no time to plan.
         tables=Tables(64, "CAST('{{{}}}' AS DOUBLE PRECISION[])", "({array})[{index}]", _bucket),
+        key='CAST({} AS TEXT) COLLATE "C"',
+        # It would write a value out wherever the name stands, if it were not for OFFSET.
+        stage=Stage("{value} AS {name}", "(SELECT {body} FROM ({value} OFFSET 0) AS {name})", "SELECT {}"),
     ),
     "spark": Dialect(
         "`",
@@ -185,8 +277,11 @@ DIALECTS: dict[str, Dialect] = {
             "CAST(split('{}', ',') AS ARRAY<DOUBLE>)",
             "element_at({array}, {index})",
             _fold("aggregate(array({steps}), 0, ({found}, {step}) -> {body})"),
-            "element_at(transform(array({value}), {name} -> {body}), 1)",
+            IN_AN_ARRAY,
         ),
+        key="CAST({} AS STRING)",
+        text=_escaped,
+        stage=Stage("'{name}', {value}", IN_AN_ARRAY, "named_struct({})"),
     ),
     # Backticks, because SQLite reads a double-quoted name that no column has as a string. Its columns hold any type,
     # and a cast makes 0.0 of text: what is no number gives NULL.
@@ -198,15 +293,18 @@ DIALECTS: dict[str, Dialect] = {
         largest="max",
         least="min",
         nesting=2,  # the parser of version 3.40 has a stack of 100
+        key="CAST({} AS TEXT) COLLATE BINARY",  # a cast keeps the collation of its column
+        booleans=False,
+        stage=Stage("{value} AS {name}", "(SELECT {body} FROM ({value}) AS {name})", "SELECT {}"),
     ),
     "bigquery": _generated(ISNAN),
     "clickhouse": _generated(ISNAN),
     "databricks": _generated(ISNAN),
-    "mysql": _generated(NO_NAN),
-    "redshift": _generated(EQUALS_NAN),
+    "mysql": _generated(NO_NAN, "CAST({} AS TEXT) COLLATE utf8mb4_0900_bin", booleans=False),
+    "redshift": _generated(EQUALS_NAN, booleans=False),
     "snowflake": _generated(EQUALS_NAN),
     "trino": _generated(ISNAN),
-    "tsql": _generated(NO_NAN),
+    "tsql": _generated(NO_NAN, "CAST({} AS TEXT) COLLATE Latin1_General_100_BIN2", _beyond_plain, booleans=False),
 }
 
 EXECUTED_DIALECTS = tuple(name for name, dialect in DIALECTS.items() if dialect.executed)

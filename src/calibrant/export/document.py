@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -21,8 +21,8 @@ from calibrant.arrays import InputError, Kind, check_scores
 from calibrant.export.errors import DocumentError
 from calibrant.export.sql import to_sql
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
-from calibrant.guarantees.provenance import Provenance, Sampling, Weighting
-from calibrant.maps import KINDS, Axis, Map, StepMap
+from calibrant.guarantees.provenance import UNCALIBRATED, Provenance, Sampling, Weighting
+from calibrant.maps import KINDS, Axis, Columns, Map, StepMap
 
 if TYPE_CHECKING:
     import onnx
@@ -65,24 +65,32 @@ class Calibration:
         """What the scores are that it takes: those it was fitted on, else probabilities."""
         return "probability" if self.provenance is None else self.provenance.kind
 
-    def transform(self, scores: ArrayLike) -> NDArray[Any]:
+    def transform(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
         """Calibrated probabilities; float32 in gives float32 out, NaN gives NaN.
 
-        A column of a frame is mapped where its rows are by ``calibrant.engine.apply(calibration, frame, "score")``.
+        A map by group needs the ``groups`` of the rows: the one column, or columns by name. A column of a frame is
+        mapped where its rows are by ``calibrant.engine.apply(calibration, frame, "score")``.
         """
-        return self.map.apply(check_scores(scores, self.kind))
+        return self.map.apply(check_scores(scores, self.kind), groups)
 
-    def to_sql(self, column: str, dialect: str = "duckdb") -> str:
+    def to_sql(self, column: str, dialect: str = "duckdb", *, by: Mapping[str, str] | None = None) -> str:
         """The map as one SQL expression over ``column``; NULL and NaN give NULL.
 
         Dialects tested on the engine itself: ``"duckdb"``, ``"postgres"``, ``"spark"``, ``"sqlite"``. Generated, not
         executed: ``"bigquery"``, ``"clickhouse"``, ``"databricks"``, ``"mysql"``, ``"redshift"``, ``"snowflake"``,
-        ``"trino"``, ``"tsql"``. See :func:`calibrant.export.sql.to_sql`.
+        ``"trino"``, ``"tsql"``. Columns of groups are called as in the map; ``by={"region": "area_code"}`` renames. See
+        :func:`calibrant.export.sql.to_sql`.
         """
-        return to_sql(self.map, column, dialect)
+        return to_sql(self.map, column, dialect, by)
 
     def export_sql(
-        self, path: str | PathLike[str], column: str, dialect: str = "duckdb", *, connection: Any = None
+        self,
+        path: str | PathLike[str],
+        column: str,
+        dialect: str = "duckdb",
+        *,
+        connection: Any = None,
+        by: Mapping[str, str] | None = None,
     ) -> Proof:
         """Write the expression to ``path`` with the proof that it gives what :meth:`transform` gives.
 
@@ -93,13 +101,14 @@ class Calibration:
         """
         from calibrant.export.proven import write_sql  # here, so that reading a document loads no engine
 
-        return write_sql(self.map, self.to_json(), path, column, dialect, connection)
+        return write_sql(self.map, self.to_json(), path, column, dialect, connection, by)
 
     def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
         """The map as an ONNX model from ``score`` to ``calibrated``, checked in onnxruntime, with the proof inside.
 
-        Core operators only. In float32 it equals :meth:`transform` on float32. ``shape`` declares the sizes of both;
-        ``None`` leaves them open, which onnxruntime takes and ``onnx.checker`` does not. See
+        Core operators only; for groups, an input of text for each column and a LabelEncoder. In float32 it equals
+        :meth:`transform` on float32. ``shape`` declares the sizes of all; ``None`` leaves them open, which onnxruntime
+        takes and ``onnx.checker`` does not. See
         :func:`calibrant.export.onnx.to_onnx`.
         """
         from calibrant.export.proven import proven_model
@@ -145,6 +154,8 @@ class Calibration:
     def __str__(self) -> str:
         """Map, origin and promise."""
         lines = [repr(self.map)]
+        if self.provenance is not None and self.provenance.state == "uncalibrated":
+            lines.insert(0, UNCALIBRATED)
         if self.provenance is not None:
             data = self.provenance
             lines.append(f"  {data.method} fitted to {data.n:,.12g} {data.kind} scores with {data.events:,.12g} events")
@@ -187,7 +198,13 @@ def _encode(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_encode(item) for item in value]
     kind = value.kind if isinstance(value, Map) else next(name for name, cls in _OTHERS.items() if type(value) is cls)
-    return {"is": kind} | {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
+    told = {field.name: getattr(value, field.name) for field in fields(value) if not _left_out(field, value)}
+    return {"is": kind} | {name: _encode(item) for name, item in told.items()}
+
+
+def _left_out(field: Field[Any], value: Any) -> bool:
+    """Whether a field that came later holds what documents without it mean."""
+    return bool(field.metadata.get("optional")) and getattr(value, field.name) == field.default
 
 
 def _lines(value: Any, indent: str = "") -> str:
@@ -291,6 +308,7 @@ _TYPES: dict[str, Callable[[Any, int], Any]] = {
     "Ints": lambda value, depth: np.array([_whole(item, depth) for item in _listed(value)], dtype=np.int64),
     "Flags": lambda value, depth: np.array([_flag(item) for item in _listed(value)], dtype=bool),
     "tuple[str, ...]": lambda value, depth: tuple(_word(item, depth) for item in _listed(value)),
+    "Map | None": lambda value, depth: None if value is None else _decode(value, KINDS, depth + 1),
     "tuple[Map, ...]": lambda value, depth: tuple(_decode(item, KINDS, depth + 1) for item in _listed(value)),
 }
 

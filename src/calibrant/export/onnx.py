@@ -16,8 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.errors import InputError
 from calibrant.guarantees.provenance import library_version
-from calibrant.maps import LARGEST, BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.maps import (
+    LARGEST,
+    BetaMap,
+    ByGroupMap,
+    ComposeMap,
+    IdentityMap,
+    LogitAffineMap,
+    Map,
+    PiecewiseLinearMap,
+    StepMap,
+)
 from calibrant.numerics import FLOAT32_ABOVE_ZERO, FLOAT32_BELOW_ONE, LOG_ODDS_LIMIT, Floats, to_float32
 
 if TYPE_CHECKING:
@@ -29,11 +40,18 @@ Shape = Sequence[int | str]
 OPSET, IR_VERSION = 17, 8
 """Old enough for onnxruntime 1.17 and for most engines of other makers."""
 
+ML, ML_OPSET = "ai.onnx.ml", 2
+"""Where text becomes whole numbers."""
+
 INPUT, OUTPUT = "score", "calibrated"
 
 
 def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
-    """The map as a model from ``score`` to ``calibrated``, elementwise; NaN gives NaN and nothing else does.
+    """The map as a model from ``score`` to ``calibrated``, elementwise; NaN gives NaN.
+
+    A map by group has one more input for each column of groups, called as the column and of its shape: text, whole
+    numbers by their digits. A tensor of text has no missing values: any text that is not listed goes to the default.
+    Without a default it gives NaN; nothing else does.
 
     Edge rules: scores beyond the map, infinities included, are held at its ends, as ``apply`` holds them. Step and
     piecewise-linear maps equal :meth:`calibrant.maps.Map.apply` on scores of the same type (but for the sign of a
@@ -43,7 +61,8 @@ def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = ("
     same bytes. Whether a score is a probability is not looked at.
 
     Guarantee: that of the map itself, up to the rounding of probabilities to float32.
-    Cost: O(log knots) nodes; the time of a score grows with the logarithm too.
+    Cost: O(log knots) nodes for each map; the time of a score grows with the logarithm too. Groups whose maps differ
+    in slope and intercept alone share their nodes.
 
     Parameters
     ----------
@@ -66,8 +85,10 @@ def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = ("
     """
     if dtype not in get_args(Precision):
         raise ValueError(f"dtype must be one of {', '.join(get_args(Precision))}, got {dtype!r}")
-    graph = Graph(dtype)
+    graph = Graph(dtype, map_.columns)
     calibrated = graph.narrowed(_lower(map_, graph, INPUT))
+    for unknown in graph.unknown:
+        calibrated = graph.add("Where", unknown, np.nan, calibrated)
     if calibrated == INPUT:
         graph.add("Identity", INPUT, output=OUTPUT)
     else:
@@ -78,19 +99,26 @@ def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = ("
 class Graph:
     """Nodes and constants in the making; results go by name, as expressions do in SQL.
 
-    ``precision`` is the type of the floats under way: that of the input until a lowering asks for doubles.
+    ``precision`` is the type of the floats under way: that of the input until a lowering asks for doubles. ``columns``
+    are inputs of text, and ``unknown`` the names of conditions under which no probability is known.
     """
 
-    def __init__(self, dtype: Precision) -> None:
+    def __init__(self, dtype: Precision, columns: Sequence[str] = ()) -> None:
         self._onnx = _package()
+        self._columns = tuple(columns)
+        if {INPUT, OUTPUT} & set(columns):
+            raise InputError(
+                f"a model calls its scores {INPUT!r} and {OUTPUT!r}: give the column of groups another name"
+            )
+        self.unknown: list[str] = []
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[tuple[str, tuple[int, ...], bytes], onnx.TensorProto] = {}
         self.dtype = self.precision = np.dtype(dtype)
 
-    def add(self, op: str, *inputs: str | float, output: str = "", **attributes: int) -> str:
+    def add(self, op: str, *inputs: str | float, output: str = "", **attributes: Any) -> str:
         """Name of the result of one more node; numbers among its inputs become constants of the precision."""
         names = [x if isinstance(x, str) else self.constant(np.array(x, self.precision)) for x in inputs]
-        output = output or f"{op}_{len(self._nodes)}"
+        output = output or fresh_name(f"{op}_{len(self._nodes)}", self._columns)
         self._nodes.append(self._onnx.helper.make_node(op, names, [output], **attributes))
         return output
 
@@ -98,7 +126,7 @@ class Graph:
         """Name of an array, stored once however often it is asked for."""
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._constants:
-            name = f"constant_{len(self._constants)}"
+            name = fresh_name(f"constant_{len(self._constants)}", self._columns)
             self._constants[key] = self._onnx.numpy_helper.from_array(array, name)
         return str(self._constants[key].name)
 
@@ -144,11 +172,15 @@ class Graph:
         """The finished model."""
         helper = self._onnx.helper
         element = helper.np_dtype_to_tensor_dtype(self.dtype)
-        ends = [helper.make_tensor_value_info(name, element, shape) for name in (INPUT, OUTPUT)]
-        graph = helper.make_graph(self._nodes, "calibrant", ends[:1], ends[1:], list(self._constants.values()))
+        score, calibrated = (helper.make_tensor_value_info(name, element, shape) for name in (INPUT, OUTPUT))
+        text = self._onnx.TensorProto.STRING
+        groups = [helper.make_tensor_value_info(name, text, shape) for name in self._columns]
+        constants = list(self._constants.values())
+        graph = helper.make_graph(self._nodes, "calibrant", [score, *groups], [calibrated], constants)
+        opsets = [("", OPSET), (ML, ML_OPSET)][: 2 if groups else 1]
         model: onnx.ModelProto = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            opset_imports=[helper.make_opsetid(*opset) for opset in opsets],
             ir_version=IR_VERSION,
             producer_name="calibrant",
             producer_version=library_version(),
@@ -191,13 +223,16 @@ def _(map_: PiecewiseLinearMap, graph: Graph, x: str) -> str:
 
 @_lower.register
 def _(map_: LogitAffineMap, graph: Graph, x: str) -> str:
-    x = graph.widened(x)
-    if map_.on == "score":
-        x = graph.add("Clip", x, -LARGEST, LARGEST)
-    else:
-        x = graph.add("Clip", x, map_.clamp, 1.0 - map_.clamp)
-        x = graph.add("Log", graph.add("Div", x, graph.add("Sub", 1.0, x)))
+    x = _axis(map_, graph, graph.widened(x))
     return _expit(graph, graph.add("Add", graph.add("Mul", x, map_.slope), map_.intercept))
+
+
+def _axis(map_: LogitAffineMap, graph: Graph, x: str) -> str:
+    """What the map is affine in."""
+    if map_.on == "score":
+        return graph.add("Clip", x, -LARGEST, LARGEST)
+    x = graph.add("Clip", x, map_.clamp, 1.0 - map_.clamp)
+    return graph.add("Log", graph.add("Div", x, graph.add("Sub", 1.0, x)))
 
 
 @_lower.register
@@ -206,6 +241,31 @@ def _(map_: BetaMap, graph: Graph, x: str) -> str:
     other = graph.add("Mul", _log_of_the_rest(graph, x), map_.b)
     x = graph.add("Sub", graph.add("Mul", graph.add("Log", x), map_.a), other)
     return _expit(graph, graph.add("Add", x, map_.c))
+
+
+@_lower.register
+def _(map_: ByGroupMap, graph: Graph, x: str) -> str:
+    x, others = graph.widened(x), len(map_.groups)
+    keys: dict[str, Any] = {"keys_strings": map_.groups, "values_int64s": range(others), "default_int64": others}
+    code = graph.add("LabelEncoder", map_.by, domain=ML, **keys)
+
+    def reached(place: int) -> str:
+        return graph.add("Equal", code, graph.constant(np.array(place, np.int64)))
+
+    if map_.default is None:
+        graph.unknown.append(reached(others))
+        out = ""
+    else:
+        out = _lower(map_.default, graph, x)
+    if map_.lines is None:
+        for place, part in enumerate(map_.maps):
+            image = _lower(part, graph, x)
+            out = graph.add("Where", reached(place), image, out) if out else image
+        return out
+    like, slopes, intercepts = map_.lines
+    slope, intercept = (graph.take(np.append(numbers, 0.0), code) for numbers in (slopes, intercepts))
+    lines = _expit(graph, graph.add("Add", graph.add("Mul", _axis(like, graph, x), slope), intercept))
+    return graph.add("Where", reached(others), out, lines) if out else lines
 
 
 @_lower.register
@@ -247,6 +307,13 @@ def _rounded_up(knots: Floats) -> NDArray[np.float32]:
         near = knots.astype(np.float32)
         up = np.nextafter(near, np.float32(np.inf))
     return np.where(near < knots, up, near) + np.float32(0.0)  # no -0.0
+
+
+def fresh_name(name: str, taken: Sequence[str]) -> str:
+    """The name, longer where it is taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _package() -> ModuleType:

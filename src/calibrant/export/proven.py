@@ -6,9 +6,9 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from os import PathLike
 from pathlib import Path
@@ -21,17 +21,17 @@ from calibrant.arrays import InputError
 from calibrant.export.dialects import dialect_named
 from calibrant.export.errors import DocumentError, ParityError
 from calibrant.export.onnx import INPUT, OUTPUT, Precision, Shape, to_onnx
-from calibrant.export.proof import Proof, compare, proof_scores
+from calibrant.export.proof import Proof, Rows, compare, proof_rows, unlisted
 from calibrant.export.reading import reader
 from calibrant.export.running import Engine, Values, engine_of
-from calibrant.export.sql import to_sql
+from calibrant.export.sql import group_columns, to_sql
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import Map
 
 if TYPE_CHECKING:
     import onnx
 
-PROOF, COLUMN, DIALECT, DOCUMENT = "proof", "column", "dialect", "document"
+PROOF, COLUMN, BY, DIALECT, DOCUMENT = "proof", "column", "by", "dialect", "document"
 MARK = "-- calibrant "
 METADATA = "calibrant."
 
@@ -66,18 +66,22 @@ class SqlFile:
     dialect: str
     expression: str
     proof: Proof
+    by: Mapping[str, str] = field(default_factory=dict)
+    """What the columns of groups are called there."""
 
     def __str__(self) -> str:
         """The file. JSON has no line breaks here, so nothing in it can end its comment."""
         held = {
             PROOF: asdict(self.proof),
             COLUMN: self.column,
+            **({BY: dict(self.by)} if self.by else {}),
             DIALECT: self.dialect,
             DOCUMENT: json.loads(self.document),
         }
+        columns = " and ".join(json.dumps(name) for name in (self.column, *self.by.values()))
         lines = [
-            f"-- Calibrated probability from the column {json.dumps(self.column)}, in the SQL of {self.dialect}, by "
-            f"Calibrant {library_version()}. NULL and NaN give NULL.",
+            f"-- Calibrated probability from the column{'s' if self.by else ''} {columns}, in the SQL of "
+            f"{self.dialect}, by Calibrant {library_version()}. NULL and NaN give NULL.",
             f"-- {self.proof}",
             *(f"{MARK}{name}: {json.dumps(value, allow_nan=False)}" for name, value in held.items()),
             self.expression,
@@ -91,17 +95,18 @@ class SqlFile:
             lines = text.split("\n")
             head = list(takewhile(lambda line: line.startswith("-- "), lines))
             held = dict(line.removeprefix(MARK).split(": ", 1) for line in head if line.startswith(MARK))
-            if set(held) != {PROOF, COLUMN, DIALECT, DOCUMENT} or len(head) != len(held) + 2:
+            if set(held) - {BY} != {PROOF, COLUMN, DIALECT, DOCUMENT} or len(head) != len(held) + 2:
                 raise DocumentError("this is no SQL file that export_sql wrote: its comments hold no map and proof")
             values = {name: json.loads(value) for name, value in held.items()}
             column, dialect = values[COLUMN], values[DIALECT]
-            if not isinstance(column, str) or not isinstance(dialect, str):
-                raise DocumentError("column and dialect must be text")
+            by = values.get(BY, {})
+            if not all(isinstance(each, str) for each in (column, dialect, *dict(by).values())):
+                raise DocumentError("columns and dialect must be text")
             dialect_named(dialect)
             expression = "\n".join(lines[len(head) :]).removesuffix("\n")
             if ";" in QUOTED.sub("", expression):
                 raise DocumentError("the file holds more than one expression: it was changed after export_sql wrote it")
-            return cls(held[DOCUMENT], column, dialect, expression, Proof.from_dict(values[PROOF]))
+            return cls(held[DOCUMENT], column, dialect, expression, Proof.from_dict(values[PROOF]), by)
         except DocumentError:
             raise
         except (ValueError, TypeError, KeyError, RecursionError) as problem:
@@ -109,32 +114,46 @@ class SqlFile:
 
 
 def write_sql(
-    map_: Map, document: str, path: str | PathLike[str], column: str, dialect: str, connection: Any = None
+    map_: Map,
+    document: str,
+    path: str | PathLike[str],
+    column: str,
+    dialect: str,
+    connection: Any = None,
+    by: Mapping[str, str] | None = None,
 ) -> Proof:
     """See :meth:`Calibration.export_sql`."""
-    expression, proof = proven_sql(map_, column, dialect, connection)
-    Path(path).write_text(str(SqlFile(document, column, dialect, expression, proof)), encoding="utf-8", newline="\n")
+    expression, proof = proven_sql(map_, column, dialect, connection, by)
+    file = SqlFile(document, column, dialect, expression, proof, group_columns(map_, column, by))
+    Path(path).write_text(str(file), encoding="utf-8", newline="\n")
     return proof
 
 
-def proven_sql(map_: Map, column: str, dialect: str, connection: Any = None) -> tuple[str, Proof]:
+def proven_sql(
+    map_: Map, column: str, dialect: str, connection: Any = None, by: Mapping[str, str] | None = None
+) -> tuple[str, Proof]:
     """The expression with the proof that it gives what the map gives, or a :class:`ParityError`."""
-    expression = to_sql(map_, column, dialect)
+    expression = to_sql(map_, column, dialect, by)
     if connection is None:
         with own_errors(f"the expression, in the SQL of {dialect},", InputError):
-            return expression, prove_sql(map_, expression, column, engine_at_hand(dialect))
+            return expression, prove_sql(map_, expression, column, engine_at_hand(dialect), by)
     engine = engine_of(connection)
     if engine.dialect != dialect:
         raise InputError(f"dialect is {dialect}, the connection is one of {engine.dialect}")
-    return expression, prove_sql(map_, expression, column, engine)
+    return expression, prove_sql(map_, expression, column, engine, by)
 
 
-def prove_sql(map_: Map, expression: str, column: str, engine: Engine) -> Proof:
+def prove_sql(map_: Map, expression: str, column: str, engine: Engine, by: Mapping[str, str] | None = None) -> Proof:
     """The proof that an expression gives what the map gives, or a :class:`ParityError`."""
-    scores = np.append(proof_scores(map_), np.nan)
-    given: Values = scores.tolist()
+    rows = proof_rows(map_)
+    rows = rows.take(np.append(np.arange(len(rows.scores)), 0))  # once more the first row, with NULL for its score
+    rows.scores[-1] = np.nan
+    given: Values = rows.scores.tolist()
     given[-1] = None
-    found = engine.run(expression, column, given)
+    names = group_columns(map_, column, by)
+    found = engine.run(
+        expression, column, given, {names[each]: values.tolist() for each, values in rows.groups.items()}
+    )
     if len(found) != len(given):
         raise ParityError(f"{engine.name} gives {len(found):,} results for {len(given):,} scores")
     for value in found:
@@ -142,7 +161,7 @@ def prove_sql(map_: Map, expression: str, column: str, engine: Engine) -> Proof:
             raise ParityError(f"{engine.name} gives {value!r} of type {type(value).__name__} where a double is due")
         if value is not None and value != value:
             raise ParityError(f"{engine.name} gives NaN where NULL is due")
-    return compare(map_, scores, np.array(found, dtype=np.float64), engine.name)
+    return compare(map_, rows, np.array(found, dtype=np.float64), engine.name)
 
 
 def engine_at_hand(dialect: str) -> Engine:
@@ -185,23 +204,30 @@ def prove_model(map_: Map, session: Any) -> Proof:
     """The proof that a session of onnxruntime gives what the map gives, or a :class:`ParityError`."""
     import onnxruntime
 
-    (score,) = session.get_inputs()
+    score = next(each for each in session.get_inputs() if each.name == INPUT)
     dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
+    rows = proof_rows(map_)
     with np.errstate(over="ignore"):
-        scores = proof_scores(map_).astype(dtype)
-    blocks = _in_shape(scores, score.shape)
-    found = np.concatenate([session.run([OUTPUT], {INPUT: block})[0].reshape(-1) for block in blocks])
+        rows = Rows(rows.scores.astype(dtype), {name: _without_gaps(map_, name, v) for name, v in rows.groups.items()})
+    blocks = {name: _in_shape(values, score.shape) for name, values in {INPUT: rows.scores, **rows.groups}.items()}
+    runs = (dict(zip(blocks, block, strict=True)) for block in zip(*blocks.values(), strict=True))
+    found = np.concatenate([session.run([OUTPUT], run)[0].reshape(-1) for run in runs])
     name = f"onnxruntime {onnxruntime.__version__}, {session.get_providers()[0]}, {dtype}"
-    seen = min(len(found), len(scores))
-    return compare(map_, scores[:seen], found[:seen], name)
+    seen = min(len(found), len(rows.scores))
+    return compare(map_, rows.take(slice(seen)), found[:seen], name)
 
 
-def _in_shape(scores: NDArray[Any], shape: Sequence[int | str | None]) -> list[NDArray[Any]]:
-    """The scores, some repeated at the end to fill it; where every size is fixed, as many as so many runs take."""
+def _without_gaps(map_: Map, name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """A tensor has no NULL: a missing group is any text that the map does not list."""
+    return np.array([unlisted(map_, name) if value is None else value for value in values], dtype=object)
+
+
+def _in_shape(values: NDArray[Any], shape: Sequence[int | str | None]) -> list[NDArray[Any]]:
+    """The values, some repeated at the end to fill it; where every size is fixed, as many as so many runs take."""
     if not shape:
-        return [scores]
+        return [values]
     fixed = [size if isinstance(size, int) else 1 for size in shape]
-    filled = np.resize(scores, -(-len(scores) // math.prod(fixed)) * math.prod(fixed))
+    filled = np.resize(values, -(-len(values) // math.prod(fixed)) * math.prod(fixed))
     free = [place for place, size in enumerate(shape) if not isinstance(size, int)]
     if not free:
         return list(filled.reshape(-1, *fixed))[:MOST_RUNS]

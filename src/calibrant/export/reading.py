@@ -6,6 +6,7 @@ write; how a server carries it out is for :func:`calibrant.verify` to see.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
 from calibrant.export.dialects import NO_NAN, dialect_named
-from calibrant.export.running import Engine, Values
+from calibrant.export.running import NO_GROUPS, Engine, Groups, Values
 
 Row = Mapping[str, NDArray[Any]]
-"""Values of the names in scope, by row: of the column and of parameters."""
+"""Values of the names in scope, by row: of the columns and of parameters. Text is an object, None where it is NULL."""
+
+BY_NUMBER = re.compile(r"\\u([0-9a-f]{4})")
+"""A sign by its number, as Spark takes it and sqlglot leaves it."""
 
 NULL = np.uint64(0x7FF8_0000_0000_0DB0).view(np.float64)
 """A NaN that stands for NULL; copying keeps its bits."""
@@ -34,12 +38,13 @@ def reader(dialect: str) -> Engine:
     sqlglot, written = _package(dialect), dialect_named(dialect)
     nan = written.unusable != NO_NAN
 
-    def run(expression: str, column: str, scores: Values) -> Values:
+    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
         tree = sqlglot.parse_one(expression, dialect=dialect)
         given = np.array([NULL if score is None or (not nan and score != score) else score for score in scores])
         reading = _Reading(sqlglot, dialect, strict=written.raises)
+        rows = {column: given} | {name: np.array(values, dtype=object) for name, values in groups.items()}
         with np.errstate(all="ignore", over="raise" if written.raises else "ignore"):
-            found = np.broadcast_to(reading.value(tree, {column: given}), given.shape)
+            found = np.broadcast_to(reading.value(tree, rows), given.shape)
         return [None if null else value for value, null in zip(found.tolist(), _is_null(found), strict=True)]
 
     return Engine(dialect, f"numpy (the text as sqlglot {sqlglot.__version__} reads it, not run on {dialect})", run)
@@ -50,15 +55,21 @@ class _Reading:
 
     def __init__(self, sqlglot: Any, dialect: str, *, strict: bool) -> None:
         """``strict``: overflow and underflow are errors."""
-        exp, self.strict = sqlglot.exp, strict
+        exp, self.strict, self.by_number = sqlglot.exp, strict, dialect == "spark"
         double = sqlglot.transpile("CAST(1 AS DOUBLE PRECISION)", read="postgres", write=dialect)[0]
         self.double = sqlglot.parse_one(double, dialect=dialect).to
         self.array = exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[self.double.copy()], nested=True)
-        self.null = exp.Null
+        self.null, self.column, self.text = exp.Null, exp.Column, exp.DataType.TEXT_TYPES
         self.kinds: dict[type, Callable[[Any, Row], Any]] = {
             exp.Case: self.case,
+            exp.In: self.within,
+            exp.Not: lambda node, row: ~self.value(node.this, row),
+            exp.Collate: lambda node, row: self.value(node.this, row),
+            exp.Subquery: self.stage,
             exp.Paren: lambda node, row: self.value(node.this, row),
-            exp.Column: lambda node, row: row[node.name],
+            exp.Column: lambda node, row: row[f"{node.table}\0{node.name}" if node.table else node.name],
+            exp.Dot: lambda node, row: row[f"{node.this.name}\0{node.expression.name}"],
+            exp.Struct: lambda node, row: {each.name: self.value(each.expression, row) for each in node.expressions},
             exp.Identifier: lambda node, row: row[node.name],
             exp.Null: lambda node, row: NULL,
             exp.Literal: self.literal,
@@ -97,7 +108,9 @@ class _Reading:
         return self.value(node.this, row), self.value(other, row)
 
     def literal(self, node: Any, row: Row) -> Any:
-        return node.name if node.is_string else np.float64(node.name)
+        if not node.is_string:
+            return np.float64(node.name)
+        return BY_NUMBER.sub(lambda found: chr(int(found[1], 16)), node.name) if self.by_number else node.name
 
     def is_null(self, node: Any, row: Row) -> Any:
         if type(node.expression) is not self.null:
@@ -112,7 +125,9 @@ class _Reading:
         return found
 
     def cast(self, node: Any, row: Row) -> Any:
-        """To double, or to an array of doubles; there is nothing else to cast to in a map."""
+        """To double, to an array of doubles, or text to text; there is nothing else to cast to in a map."""
+        if node.to.this in self.text and np.asarray(given := self.value(node.this, row)).dtype == object:
+            return given
         if node.to not in (self.double, self.array):
             raise InputError(f"the text casts to {node.to.sql()}, which no map needs")
         given = self.value(node.this, row)
@@ -122,18 +137,49 @@ class _Reading:
 
     def case(self, node: Any, row: Row) -> Any:
         """Each branch is evaluated on its own rows alone, as engines do."""
-        (branch,) = node.args["ifs"]
-        condition = np.asarray(self.value(branch.this, row), dtype=bool)
-        out = np.zeros(condition.shape)
-        for chosen, then in ((condition, branch.args["true"]), (~condition, node.args["default"])):
-            if chosen.any():
-                out[chosen] = self.value(then, {name: _rows(values, chosen) for name, values in row.items()})
+        key = None if node.this is None else self.value(node.this, row)
+        left = np.arange(len(next(iter(row.values()))))
+        out = np.full(len(left), NULL)
+        for branch in node.args["ifs"]:
+            inside = {name: _rows(values, left) for name, values in row.items()}
+            if key is None:
+                hit = np.broadcast_to(np.asarray(self.value(branch.this, inside), dtype=bool), left.shape)
+            else:
+                hit = key[left] == self.value(branch.this, inside)
+            self.fill(out, left[hit], branch.args["true"], row)
+            left = left[~hit]
+        self.fill(out, left, node.args.get("default"), row)
         return out
 
+    def fill(self, out: NDArray[Any], chosen: NDArray[np.intp], then: Any, row: Row) -> None:
+        if len(chosen) and then is not None:
+            out[chosen] = self.value(then, {name: _rows(values, chosen) for name, values in row.items()})
+
+    def within(self, node: Any, row: Row) -> Any:
+        listed = {self.value(each, row) for each in node.expressions}
+        return np.array([value in listed for value in self.value(node.this, row)], dtype=bool)
+
+    def stage(self, node: Any, row: Row) -> Any:
+        """``(SELECT body FROM (SELECT value AS name, ...) AS row)``: how results are given names."""
+        outer = {name.rstrip("_"): value for name, value in node.this.args.items() if value}
+        source = getattr(getattr(outer.get("from"), "this", None), "this", None)
+        inner = {name: value for name, value in getattr(source, "args", {}).items() if value}
+        offset = inner.pop("offset", None)
+        if set(outer) != {"expressions", "from"} or set(inner) != {"expressions"} or len(outer["expressions"]) != 1:
+            raise InputError("the text holds a SELECT that no map needs")
+        if offset is not None and offset.expression.name != "0":
+            raise InputError("the text skips rows, which no map needs")
+        fields = {each.alias: self.value(each.this, row) for each in inner["expressions"]}
+        return self.value(outer["expressions"][0], {**row, **_fields(outer["from"].this.alias, fields)})
+
     def bracket(self, node: Any, row: Row) -> Any:
-        """In PostgreSQL sqlglot counts from 0, having changed the text's index, and from its offset elsewhere."""
+        """In PostgreSQL sqlglot counts from 0, having changed the text's index, and from its offset elsewhere.
+
+        An index that is a name it leaves as it is.
+        """
         (index,) = (np.asarray(self.value(each, row), dtype=np.int64) for each in node.expressions)
-        return self.value(node.this, row)[index - (node.args.get("offset") or 0)]
+        named = isinstance(node.expressions[0], self.column)
+        return self.value(node.this, row)[index - (node.args.get("offset") or int(named))]
 
     def reduce(self, node: Any, row: Row) -> Any:
         function = node.args["merge"]
@@ -145,21 +191,29 @@ class _Reading:
         return found
 
     def transform(self, node: Any, row: Row) -> Any:
-        """Of an array of one element: how a result is given a name."""
+        """Of an array of one element, or of one row: how results are given names."""
         function = node.expression
         (name,) = (each.name for each in function.expressions)
         (element,) = self.value(node.this, row)
-        return np.array([self.value(function.this, {**row, name: element})])
+        named = _fields(name, element) if isinstance(element, dict) else {name: element}
+        return np.array([self.value(function.this, {**row, **named})])
 
     def width_bucket(self, node: Any, row: Row) -> Any:
         return np.searchsorted(self.value(node.args["threshold"], row), self.value(node.this, row), side="right")
 
 
-def _rows(values: NDArray[Any], chosen: NDArray[np.bool_]) -> NDArray[Any]:
+def _fields(row: str, values: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Fields of a row, under names that no column can have."""
+    return {f"{row}\0{name}": value for name, value in values.items()}
+
+
+def _rows(values: NDArray[Any], chosen: NDArray[np.intp]) -> NDArray[Any]:
     return values[chosen] if np.ndim(values) else values
 
 
 def _is_null(values: Any) -> NDArray[np.bool_]:
+    if np.asarray(values).dtype == object:
+        return np.array([value is None for value in values], dtype=bool)
     return np.asarray(np.ascontiguousarray(values).view(np.uint64) == NULL.view(np.uint64))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from calibrant.arrays import InputError
 from calibrant.export.dialects import fresh
@@ -13,8 +13,18 @@ from calibrant.export.sql import quote
 Values = list[float | None]
 """Doubles as an engine takes and gives them; None for NULL."""
 
-Run = Callable[[str, str, Values], Values]
-"""From an expression, the column that it reads, and scores for this column to the values, in the same order."""
+Groups = Mapping[str, Sequence[str | None]]
+"""Columns of groups by name; None for NULL."""
+
+NO_GROUPS: Groups = {}
+
+
+class Run(Protocol):
+    """One SELECT of an expression."""
+
+    def __call__(self, expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS, /) -> Values:
+        """From the column of scores that it reads, scores for it and columns of groups to values, in the same order."""
+
 
 AT_ONCE = 10_000
 """Bound values in one statement of SQLite, which allows 32,766."""
@@ -56,20 +66,26 @@ def _families(connection: Any) -> list[str]:
 
 
 def _duckdb(connection: Any) -> Engine:
-    def run(expression: str, column: str, scores: Values) -> Values:
-        rows = f"SELECT unnest($scores::DOUBLE[]) AS {quote(column, 'duckdb')}"
-        return _first(connection.sql(f"SELECT {expression} FROM ({rows})", params={"scores": scores}).fetchall())
+    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
+        columns = [f"unnest($scores::DOUBLE[]) AS {quote(column, 'duckdb')}"]
+        columns += [f"unnest($g{place}::VARCHAR[]) AS {quote(name, 'duckdb')}" for place, name in enumerate(groups)]
+        given = {"scores": scores} | {f"g{place}": list(values) for place, values in enumerate(groups.values())}
+        query = f"SELECT {expression} FROM (SELECT {', '.join(columns)})"
+        return _first(connection.sql(query, params=given).fetchall())
 
     ((version,),) = connection.sql("SELECT version()").fetchall()
     return Engine("duckdb", f"DuckDB {version}", run)
 
 
 def _sqlite(connection: Any) -> Engine:
-    def run(expression: str, column: str, scores: Values) -> Values:
+    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
         found: Values = []
-        for part in _parts(scores):
-            rows = f"WITH scores({quote(column, 'sqlite')}) AS (VALUES {', '.join(['(?)'] * len(part))})"
-            found += _first(connection.execute(f"{rows} SELECT {expression} FROM scores", part).fetchall())
+        names = ", ".join(quote(name, "sqlite") for name in (column, *groups))
+        row = f"({', '.join('?' * (1 + len(groups)))})"
+        for part in _parts(list(zip(scores, *groups.values(), strict=True)), AT_ONCE // (1 + len(groups))):
+            rows = f"WITH scores({names}) AS (VALUES {', '.join([row] * len(part))})"
+            values = [value for given in part for value in given]
+            found += _first(connection.execute(f"{rows} SELECT {expression} FROM scores", values).fetchall())
         return found
 
     (version,) = _first(connection.execute("SELECT sqlite_version()").fetchall())
@@ -85,23 +101,26 @@ def _postgres(connection: Any) -> Engine:
         finally:
             cursor.close()
 
-    def run(expression: str, column: str, scores: Values) -> Values:
-        name, place = (quote(each, "postgres") for each in (column, fresh("place", column)))
-        select, rows = f"SELECT {expression} FROM", f"WITH ORDINALITY AS rows({name}, {place}) ORDER BY {place}"
-        query = f"{select.replace('%', '%%')} unnest(%s::float8[]) {rows.replace('%', '%%')}"
-        return _first(fetch(query, (scores,)))
+    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
+        *names, place = (quote(each, "postgres") for each in (column, *groups, fresh("place", column, *groups)))
+        select = f"SELECT {expression} FROM"
+        rows = f"WITH ORDINALITY AS rows({', '.join([*names, place])}) ORDER BY {place}"
+        arrays = ", ".join(["%s::float8[]", *["%s::text[]"] * len(groups)])
+        query = f"{select.replace('%', '%%')} unnest({arrays}) {rows.replace('%', '%%')}"
+        return _first(fetch(query, (scores, *map(list, groups.values()))))
 
     (version,) = _first(fetch("SELECT current_setting('server_version')", ()))
     return Engine("postgres", f"PostgreSQL {version}", run)
 
 
 def _spark(session: Any) -> Engine:
-    def run(expression: str, column: str, scores: Values) -> Values:
-        from pyspark.sql.types import DoubleType, LongType, StructField, StructType
+    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
+        from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-        place = fresh("place", column)
-        schema = StructType([StructField(place, LongType()), StructField(column, DoubleType())])
-        rows = session.createDataFrame(list(enumerate(scores)), schema)
+        place = fresh("place", column, *groups)
+        columns = [StructField(place, LongType()), StructField(column, DoubleType())]
+        schema = StructType([*columns, *(StructField(name, StringType()) for name in groups)])
+        rows = session.createDataFrame(list(zip(range(len(scores)), scores, *groups.values(), strict=True)), schema)
         found = rows.selectExpr(quote(place, "spark"), f"{expression} AS `value`").collect()
         return [value for _, value in sorted((each[0], each[1]) for each in found)]
 
@@ -118,9 +137,9 @@ ENGINES: dict[str, Callable[[Any], Engine]] = {
 }
 
 
-def _parts(scores: Values) -> Iterator[Values]:
-    for start in range(0, len(scores), AT_ONCE):
-        yield scores[start : start + AT_ONCE]
+def _parts(rows: list[Any], size: int) -> Iterator[list[Any]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def _first(rows: Sequence[Any]) -> Values:

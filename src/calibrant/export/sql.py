@@ -7,17 +7,38 @@ overflows), and NaN is asked for by name, since SQL engines order it above every
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 
 import numpy as np
 
 from calibrant.arrays import InputError
 from calibrant.export.dialects import DIALECTS, Dialect, Tables, dialect_named, fresh
+from calibrant.export.formulas import (
+    NUMBERS,
+    by_key,
+    flat,
+    held_between,
+    line,
+    of_log_odds,
+    of_logarithms,
+    of_score,
+    of_steep_logarithms,
+)
 from calibrant.export.pieces import Formula, Leaf, Pieces, Template, chained
-from calibrant.maps import LARGEST, BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
-from calibrant.numerics import LOG_ODDS_LIMIT, Floats
+from calibrant.maps import (
+    LARGEST,
+    BetaMap,
+    ByGroupMap,
+    ComposeMap,
+    IdentityMap,
+    LogitAffineMap,
+    Map,
+    PiecewiseLinearMap,
+    StepMap,
+)
+from calibrant.numerics import Floats
 
 NEGLIGIBLE = 1e-290
 """Terms below this leave a probability as it is; in some engines it is an error when they underflow."""
@@ -32,7 +53,7 @@ LONGEST = 1 << 25
 """Characters beyond which a text is of no use to an engine."""
 
 
-def to_sql(map_: Map, column: str, dialect: str = "duckdb") -> str:
+def to_sql(map_: Map, column: str, dialect: str = "duckdb", by: Mapping[str, str] | None = None) -> str:
     """The map over ``column`` as one expression; NULL and NaN give NULL.
 
     Parameters
@@ -44,6 +65,8 @@ def to_sql(map_: Map, column: str, dialect: str = "duckdb") -> str:
         for ``"bigquery"``, ``"clickhouse"``, ``"databricks"``, ``"mysql"``, ``"redshift"``, ``"snowflake"``,
         ``"trino"`` and ``"tsql"`` is translated by sqlglot, the extra ``calibrant[sql]``, and begins with a comment
         that says that it was not.
+    by
+        What the columns of groups are called there, where not as in the map: ``{"region": "area_code"}``.
 
     Notes
     -----
@@ -52,7 +75,13 @@ def to_sql(map_: Map, column: str, dialect: str = "duckdb") -> str:
     Whether a score is a probability cannot be looked at here: a score outside [0, 1] is held at the end of the map.
     SQLite stores NaN as NULL, and text in a column of scores gives NULL.
 
-    Cost: the text grows with the number of knots, the work of a row with its logarithm.
+    A column of groups is cast to text: it may hold text, whole numbers or booleans, as the map's groups name them. The
+    text of other types differs from engine to engine and meets no group. Engines without booleans refuse a map of the
+    groups true and false.
+
+    Cost: the text grows with the number of knots and groups, the work of a row with the logarithm of the knots and
+    with the number of groups. A map before a map by group is written once; in dialects that we do not execute, twice
+    or more.
 
     Examples
     --------
@@ -61,13 +90,29 @@ def to_sql(map_: Map, column: str, dialect: str = "duckdb") -> str:
     'CASE WHEN CAST(`p` AS DOUBLE) IS NULL OR isnan(CAST(`p` AS DOUBLE)) THEN NULL ELSE CAST(`p` AS DOUBLE) END'
     """
     written = dialect_named(dialect)
+    names = group_columns(map_, column, by)
+    keys = {each: written.key.format(quote(name, dialect)) for each, name in names.items()}
     name = quote(column, dialect)
     x = f"CAST({name} AS {written.real})"
-    body = _written(_cut(map_, written).merged(), x, column, written)
-    if len(body) > LONGEST:
-        raise InputError(f"the expression would have {len(body):,} characters: coarsen the map before you export it")
-    text = f"CASE WHEN {written.unusable.format(name=name, x=x)} THEN NULL ELSE {body} END"
+    body = _staged(map_, x, keys, (column, *names.values()), written, dialect)
+    unusable = [written.unusable.format(name=name, x=x), *_unknown(map_, keys, dialect)]
+    text = f"CASE WHEN {' OR '.join(unusable)} THEN NULL ELSE {body} END"
     return text if written.executed else _translated(text, dialect)
+
+
+def group_columns(map_: Map, column: str, by: Mapping[str, str] | None) -> dict[str, str]:
+    """What the columns of groups of a map are called in a table, beside the column of scores."""
+    renamed = dict(by or {})
+    unknown = set(renamed) - set(map_.columns)
+    if unknown:
+        raise InputError(f"by names {min(unknown)!r}, which this map does not need: it needs {list(map_.columns)}")
+    names = {name: renamed.get(name, name) for name in map_.columns}
+    taken = [str(each).lower() for each in (column, *names.values())]
+    if len(set(taken)) < len(taken):
+        raise InputError(
+            f"scores and groups must be different columns, got {[column, *names.values()]}: rename with by"
+        )
+    return names
 
 
 def quote(name: str, dialect: str) -> str:
@@ -100,6 +145,20 @@ def knots_of(map_: Map) -> Floats:
     return _cut(map_, DIALECTS["duckdb"]).merged().knots
 
 
+def text_literal(text: str, dialect: str) -> str:
+    r"""Text as a literal.
+
+    Examples
+    --------
+    >>> print(text_literal("it's", "duckdb"), text_literal("it's", "spark"))
+    'it''s' 'it\u0027s'
+    """
+    written = dialect_named(dialect)
+    if written.odd_text(text):
+        raise InputError(f"the group {text!r} holds a sign that is not tried in {dialect}: rename the group")
+    return written.text(text)
+
+
 def _translated(text: str, dialect: str) -> str:
     try:
         import sqlglot
@@ -109,12 +168,111 @@ def _translated(text: str, dialect: str) -> str:
     return f"/* generated, not executed on {dialect} */ {other}"
 
 
+# ---------------------------------------------------------------------------------------------------- stages to text
+
+
+def _staged(map_: Map, x: str, keys: Mapping[str, str], taken: tuple[str, ...], dialect: Dialect, name: str) -> str:
+    """Stage after stage, each over a name for the result of the one before, so that nothing is written twice."""
+    text = x
+    for place, part in enumerate(_stages(map_)):
+        row = fresh("stage", *taken)
+        if isinstance(part, ByGroupMap):
+            text = _by_group(part, text, row, keys[part.by], (*taken, row), dialect, name, not place)
+        elif place and dialect.stage:
+            body = _score_map(part, dialect.stage.field.format(row=row, name="x"), (*taken, row), dialect)
+            text = dialect.stage.write(row, {"x": text}, body)
+        else:
+            text = _score_map(part, f"({text})" if place else text, taken, dialect)
+        if len(text) > LONGEST:
+            raise InputError(
+                f"the expression would have {len(text):,} characters: coarsen the map before you export it"
+            )
+    return text
+
+
+def _score_map(map_: Map, x: str, taken: tuple[str, ...], dialect: Dialect) -> str:
+    return _written(_cut(map_, dialect).merged(), x, taken, dialect)
+
+
+def _stages(map_: Map) -> Iterator[Map]:
+    """Maps by group one by one, and what stands between them as one."""
+    parts = map_.maps if isinstance(map_, ComposeMap) else (map_,)
+    for grouped, run in groupby(parts, key=lambda part: isinstance(part, ByGroupMap)):
+        if grouped:
+            yield from run
+        else:
+            yield ComposeMap(tuple(run))
+
+
+def _by_group(
+    part: ByGroupMap, x: str, row: str, key: str, taken: tuple[str, ...], dialect: Dialect, name: str, first: bool
+) -> str:
+    """The number of the group is found once, from 1 on, and one more than there are groups where it is none of them."""
+    if not dialect.booleans and set(part.groups) <= {"true", "false"}:
+        raise InputError(f"true and false have no text in {name}: fit with groups of text or of whole numbers")
+    names = [text_literal(group, name) for group in part.groups]
+    if dialect.stage is None or (first and _lines_of(part) is None):  # the column itself may stand anywhere
+        return _by_name(part, x if first else f"({x})", key, names, taken, dialect)
+    code = by_key(key, names, [str(place) for place in range(1, len(names) + 1)], str(len(names) + 1))
+    given, number = (dialect.stage.field.format(row=row, name=each) for each in ("x", "g"))
+    return dialect.stage.write(row, {"x": x, "g": code}, _by_number(part, given, number, taken, dialect))
+
+
+def _lines_of(part: ByGroupMap) -> tuple[LogitAffineMap, Floats, Floats] | None:
+    return part.lines if part.lines is not None and part.lines[0].on == "log-odds" else None
+
+
+def _by_name(part: ByGroupMap, x: str, key: str, names: Sequence[str], taken: tuple[str, ...], dialect: Dialect) -> str:
+    default = None if part.default is None else _score_map(part.default, x, taken, dialect)
+    shared = _lines_of(part)
+    if shared is None:
+        return by_key(key, names, [_score_map(each, x, taken, dialect) for each in part.maps], default)
+    lines = _lines(shared, x, dialect, lambda numbers: by_key(key, names, list(map(dialect.literal, numbers)), None))
+    return lines if default is None else f"CASE WHEN {key} IN ({', '.join(names)}) THEN {lines} ELSE {default} END"
+
+
+def _by_number(part: ByGroupMap, x: str, code: str, taken: tuple[str, ...], dialect: Dialect) -> str:
+    """The map of the group of this number; where none is, the default, or anything at all if there is no default."""
+    known, others = np.arange(2.0, len(part.groups) + 1.0), np.array([len(part.groups) + 1.0])
+    default = [] if part.default is None else [_score_map(part.default, x, taken, dialect)]
+    shared = _lines_of(part)
+    if shared is None:
+        leaves = [_score_map(each, x, taken, dialect) for each in part.maps] + default
+        return _branch(code, np.append(known, others) if default else known, leaves, dialect)
+
+    def pick(numbers: list[float]) -> str:
+        if dialect.tables is None:
+            return _branch(code, known, [dialect.literal(number) for number in numbers], dialect)
+        return dialect.tables.entry.format(array=dialect.tables.write([*numbers, 0.0]), index=code)
+
+    lines = _lines(shared, x, dialect, pick)
+    return _branch(code, others, [lines, *default], dialect) if default else lines
+
+
+def _lines(
+    shared: tuple[LogitAffineMap, Floats, Floats], x: str, dialect: Dialect, pick: Callable[[list[float]], str]
+) -> str:
+    """One formula for all groups, with the slope and the intercept of the row's own."""
+    like, *columns = shared
+    numbers = [np.where(np.abs(column) > NEGLIGIBLE, column, 0.0).tolist() for column in columns]
+    chosen = [dialect.literal(each[0]) if len(set(each)) == 1 else pick(each) for each in numbers]
+    return of_log_odds(dialect, x, dialect.literal(like.clamp), dialect.literal(1.0 - like.clamp), *chosen)
+
+
+def _unknown(map_: Map, keys: Mapping[str, str], dialect: str) -> Iterator[str]:
+    """Conditions under which a row is in no group of a map that has no default."""
+    for part in _stages(map_):
+        if isinstance(part, ByGroupMap) and part.default is None:
+            key, names = keys[part.by], ", ".join(text_literal(group, dialect) for group in part.groups)
+            yield f"{key} IS NULL OR {key} NOT IN ({names})"
+
+
 # ---------------------------------------------------------------------------------------------------- pieces to text
 
 
-def _written(pieces: Pieces, x: str, column: str, dialect: Dialect) -> str:
+def _written(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect) -> str:
     if dialect.tables is not None and pieces.numbers >= dialect.tables.numbers:
-        text = _looked_up(pieces, x, column, dialect, dialect.tables)
+        text = _looked_up(pieces, x, taken, dialect, dialect.tables)
         if text is not None:
             return text
     return _branch(x, pieces.knots, [_text(leaf, x, dialect) for leaf in pieces.leaves], dialect)
@@ -130,9 +288,9 @@ def _branch(x: str, knots: Floats, leaves: list[str], dialect: Dialect) -> str:
     return f"CASE WHEN {x} >= {dialect.literal(knots[middle - 1].item())} THEN {above} ELSE {below} END"
 
 
-def _looked_up(pieces: Pieces, x: str, column: str, dialect: Dialect, tables: Tables) -> str | None:
+def _looked_up(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect, tables: Tables) -> str | None:
     """One formula, each number of which is the entry of a table; None where the pieces differ in more than numbers."""
-    index = tables.search(tables, x, pieces.knots.tolist(), column)
+    index = tables.search(tables, x, pieces.knots.tolist(), taken)
 
     def pick(numbers: Sequence[float], index: str) -> str:
         if len(set(numbers)) == 1:
@@ -144,12 +302,12 @@ def _looked_up(pieces: Pieces, x: str, column: str, dialect: Dialect, tables: Ta
         return pick([leaf for leaf in pieces.leaves if isinstance(leaf, float)], index)
     if len({formula.shape for formula in formulas}) > 1:
         return None
-    rows = [leaf.numbers if isinstance(leaf, Formula) else _flat(leaf, formulas[0]) for leaf in pieces.leaves]
-    name = fresh("piece", column) if tables.bound else index
+    rows = [leaf.numbers if isinstance(leaf, Formula) else flat(leaf, formulas[0]) for leaf in pieces.leaves]
+    name = fresh("piece", *taken) if tables.bound else index
     text = _filled(formulas[0].shape, x, [pick(numbers, name) for numbers in zip(*rows, strict=True)], dialect)
-    if formulas[0].shape[-1:] != (_line,):  # a line can be flat by itself, a curve has to be held
+    if formulas[0].shape[-1:] != (line,):  # a line can be flat by itself, a curve has to be held
         ends = [(0.0, 1.0) if isinstance(leaf, Formula) else (leaf, leaf) for leaf in pieces.leaves]
-        text = _held(dialect, text, *(pick(numbers, name) for numbers in zip(*ends, strict=True)))
+        text = held_between(dialect, text, *(pick(numbers, name) for numbers in zip(*ends, strict=True)))
     return tables.bound.format(value=index, name=name, body=text) if tables.bound else text
 
 
@@ -205,7 +363,7 @@ def _(map_: PiecewiseLinearMap, dialect: Dialect) -> Pieces:
             if near >= k1:
                 continue
             knots.append(near)
-        leaves.append(_formula(_line, k0, k1 - k0, v1 - v0, v0, min(v0, v1), max(v0, v1)))
+        leaves.append(_formula(line, k0, k1 - k0, v1 - v0, v0, min(v0, v1), max(v0, v1)))
     return Pieces(np.append(knots, map_.knots[-1]), [*leaves, map_.values[-1].item()])
 
 
@@ -214,10 +372,10 @@ def _(map_: LogitAffineMap, dialect: Dialect) -> Pieces:
     if map_.slope == 0.0 or (map_.on == "log-odds" and abs(map_.slope) < NEGLIGIBLE):
         return _one_piece(map_.apply(0.5).item())
     if map_.on == "log-odds":
-        return _one_piece(_formula(_of_log_odds, map_.clamp, 1.0 - map_.clamp, map_.slope, map_.intercept))
+        return _one_piece(_formula(of_log_odds, map_.clamp, 1.0 - map_.clamp, map_.slope, map_.intercept))
     far = min(LARGEST, 1e307 / abs(map_.slope))  # beyond it the image is at its end anyway
     near = min(NEGLIGIBLE / abs(map_.slope), far)
-    curve = _formula(_of_score, -far, far, map_.slope, map_.intercept)
+    curve = _formula(of_score, -far, far, map_.slope, map_.intercept)
     if not dialect.raises:
         return _one_piece(curve)
     return Pieces(np.array([-near, near]), [curve, map_.apply(0.0).item(), curve])
@@ -226,7 +384,7 @@ def _(map_: LogitAffineMap, dialect: Dialect) -> Pieces:
 @_cut.register
 def _(map_: BetaMap, dialect: Dialect) -> Pieces:
     a, b, c = (number if abs(number) > NEGLIGIBLE else 0.0 for number in (map_.a, map_.b, map_.c))
-    template = _of_logarithms if abs(b) <= STEEP else _of_steep_logarithms
+    template = of_logarithms if abs(b) <= STEEP else of_steep_logarithms
     curve = _formula(template, map_.clamp, 1.0 - map_.clamp, a, b, c)
     if min(a, b) < 0.0 < max(a, b):  # it turns where a / s + b / (1 - s) = 0
         return Pieces(np.array([a / (a - b)]), [curve, curve])
@@ -248,57 +406,3 @@ def _one_piece(leaf: Leaf) -> Pieces:
 
 def _formula(template: Template, *numbers: float) -> Formula:
     return Formula(((template, numbers),))
-
-
-# ---------------------------------------------------------------------------------------------------------- formulas
-
-
-def _line(d: Dialect, x: str, start: str, width: str, rise: str, base: str, low: str, high: str) -> str:
-    """Interpolation between two knots, in the order of operations of the map, held between the end values."""
-    return _held(d, f"({x} - {start}) / {width} * {rise} + {base}", low, high)
-
-
-def _flat(value: float, like: Formula) -> tuple[float, ...]:
-    """Numbers for a piece that is a constant: every line is level, so that nothing on the way can overflow."""
-    level = (0.0, 1.0, 0.0, value, value, value)
-    return tuple(number for template, given in like.steps for number in (level if template is _line else given))
-
-
-def _of_log_odds(d: Dialect, x: str, low: str, high: str, slope: str, intercept: str) -> str:
-    held = _held(d, x, low, high)
-    return _expit(d, f"ln({held} / ({d.literal(1.0)} - {held})) * {slope} + {intercept}")
-
-
-def _of_score(d: Dialect, x: str, low: str, high: str, slope: str, intercept: str) -> str:
-    return _expit(d, f"{_held(d, x, low, high)} * {slope} + {intercept}")
-
-
-def _of_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: str) -> str:
-    held = _held(d, x, low, high)
-    return _expit(d, f"ln({held}) * {a} - ln({d.literal(1.0)} - {held}) * {b} + {c}")
-
-
-def _of_steep_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: str) -> str:
-    """The same with log(1 - s) to the last bits: with u = 1 - s as rounded, log(u) s / (1 - u) (Goldberg 1991)."""
-    held, one = _held(d, x, low, high), d.literal(1.0)
-    rest = f"({one} - {held})"
-    return _expit(d, f"ln({held}) * {a} - ln{rest} * ({held} / ({one} - {rest})) * {b} + {c}")
-
-
-def _expit(d: Dialect, z: str) -> str:
-    one = d.literal(1.0)
-    return f"{one} / ({one} + exp(-{_held(d, z, d.literal(-LOG_ODDS_LIMIT), d.literal(LOG_ODDS_LIMIT))}))"
-
-
-def _held(d: Dialect, x: str, low: str, high: str) -> str:
-    return f"{d.largest}({d.least}({x}, {high}), {low})"
-
-
-NUMBERS: dict[Template, int] = {
-    _line: 6,
-    _of_log_odds: 4,
-    _of_score: 4,
-    _of_logarithms: 5,
-    _of_steep_logarithms: 5,
-}
-"""How many numbers each takes."""

@@ -69,11 +69,11 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
     map_ = Calibration.from_json(file.document).map
     if connection is None:
         with own_errors("the expression in the file"):
-            return prove_sql(map_, file.expression, file.column, engine_at_hand(file.dialect))
+            return prove_sql(map_, file.expression, file.column, engine_at_hand(file.dialect), file.by)
     engine = engine_of(connection)
     if engine.dialect != file.dialect:
         raise InputError(f"the file is written for {file.dialect}, the connection is one of {engine.dialect}")
-    return prove_sql(map_, file.expression, file.column, engine)
+    return prove_sql(map_, file.expression, file.column, engine, file.by)
 
 
 def _verify_model(data: bytes, session: Any) -> Proof:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
+from typing import Literal, get_args
 
 from calibrant.arrays import Kind
+from calibrant.guarantees.overlap import Overlap, overlap, sketch
 from calibrant.tallies import Tally
 
 Weighting = Literal["counts", "importance"]
 Sampling = Literal["independent", "grouped", "time-ordered", "out-of-fold", "selected"]
+State = Literal["calibrated", "kept", "uncalibrated"]
+
+UNCALIBRATED = "Uncalibrated: there were too few rows to choose a map, so this one shows nothing about the scores."
+"""What is printed before anything else about a map that nothing was compared with."""
 
 
 @cache
@@ -29,6 +34,10 @@ class Provenance:
 
     ``sampling`` is what the user declared about the rows: without ``groups=`` or ``time=`` they are taken as
     independent, and every certificate says so.
+
+    ``state`` is ``"calibrated"`` where a map was fitted, ``"kept"`` where the model was compared with maps and is as
+    good as they are, and ``"uncalibrated"`` where nothing could be compared. ``sketch`` are hashes of 64 rows, by which
+    :meth:`overlap` knows them again; there are none of heaped scores and of grids. Both are optional in documents.
     """
 
     method: str
@@ -40,9 +49,18 @@ class Provenance:
     resolution: str
     fingerprint: str
     library: str
+    state: str = field(default="calibrated", metadata={"optional": True})
+    sketch: tuple[str, ...] = field(default=(), metadata={"optional": True}, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a state that is not known."""
+        if self.state not in get_args(State):
+            raise ValueError(f"state must be one of {', '.join(get_args(State))}, got {self.state!r}")
 
     @classmethod
-    def of(cls, method: str, tally: Tally, sampling: Sampling = "independent") -> Provenance:
+    def of(
+        cls, method: str, tally: Tally, sampling: Sampling = "independent", state: State = "calibrated"
+    ) -> Provenance:
         """Provenance of a fit of ``method`` on ``tally``."""
         return cls(
             method=method,
@@ -54,4 +72,10 @@ class Provenance:
             resolution=tally.resolution,
             fingerprint=tally.fingerprint,
             library=library_version(),
+            state=state,
+            sketch=sketch(tally),
         )
+
+    def overlap(self, judged: Tally) -> Overlap | None:
+        """Which share of the rows that are judged was fitted; None when it cannot be told."""
+        return overlap(self.sketch, self.fingerprint, judged) if judged.kind == self.kind else None

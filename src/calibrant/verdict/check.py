@@ -41,6 +41,7 @@ def check(
     weights: Literal["importance", "counts"] = "importance",
     positive: Any = None,
     kind: Kind | None = None,
+    calibration: Any = None,
     tolerance: tuple[float, float] = TOLERANCE,
     random_state: int = 0,
 ) -> Verdict:
@@ -71,6 +72,11 @@ def check(
         Cluster of each row (patient, customer): regions are widened by the sandwich variance over 200 hash buckets.
     weights
         Importance weights count by their effective size; ``"counts"`` are repetition.
+    calibration
+        A fitted calibrator, a :class:`Calibration` or a map: the verdict is then about the probabilities that it makes
+        of ``scores``, which are what it was fitted on. If it was fitted to the rows that are judged, the verdict says
+        so first (``in_sample``). A calibrator that was fitted to all of them is cross-fitted, and the verdict is about
+        that; else the grade *calibrated* is withheld.
     tolerance
         What intercept and slope may be off by. The default, 0.2 each, is odds within a factor of 1.22 (5 points at
         50 %, a fifth of the events when they are rare) and a slope between 0.8 and 1.2, limits that validation studies
@@ -88,6 +94,10 @@ def check(
     Guarantee: asymptotic for the region (likelihood ratio, checked by simulation from n = 100 on at base rates down to
     0.5 %), finite-sample for the tail test on independent rows that count alike, approximate with weights and groups.
     More than 131,072 rows are counted on a grid of 65,536 cells, a frame of that size by the engine that holds it.
+    Fitted rows are known again by a sketch of 64 of them, or by the fingerprint of all, unless scores are heaped or on
+    a grid; a false alarm needs scores that are rounded, and is then rarer than one in a thousand
+    (:mod:`calibrant.guarantees.overlap`, ``tests/statistical/test_overlap.py``). In a frame that is too large to bring
+    into memory they are not looked for.
     Cost: one pass over the rows, in a large frame one for each segment column, for time and for groups; then O(cells).
 
     Examples
@@ -112,6 +122,7 @@ def check(
         positive=positive,
         kind=kind,
         random_state=random_state,
+        calibration=calibration,
     )
     return judge(evidence, tolerance)
 
@@ -125,8 +136,11 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
     notes = evidence.notes
     if any(each is not None and each.se > UNKNOWN for each in (level, slope)):
         notes, level, slope = (*notes, SEPARATED), None, None
+    seen = evidence.seen
+    in_sample = None if seen.share is None else seen.share > 0.0
+    withheld = bool(in_sample) and not seen.crossfitted and decision.state != "miscalibrated"
     return Verdict(
-        state=decision.state,
+        state="cannot tell" if withheld else decision.state,
         rows=float(tally.total),
         events=float(tally.positives),
         counts=tally.counts,
@@ -142,7 +156,7 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
         only_ends=decision.only_ends,
         gain=crossfitted_gain(evidence.folds, forward=evidence.forward, inflation=inflation) if both else None,
         forward=evidence.forward,
-        more_labels=decision.more_labels,
+        more_labels=None if withheld else decision.more_labels,
         segments=scan_segments(evidence.segments, evidence.spreads) if evidence.segments else (),
         periods=_periods(evidence),
         inflation=inflation,
@@ -151,6 +165,9 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
         ranking=auc(tally).value if both else None,
         at_ends=decision.at_ends,
         notes=notes,
+        in_sample=in_sample,
+        overlap=seen.share,
+        crossfitted=seen.crossfitted,
     )
 
 

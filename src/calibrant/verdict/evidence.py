@@ -16,9 +16,31 @@ from calibrant.tallies import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, Tally
 from calibrant.verdict.inflation import between_buckets
 from calibrant.verdict.segments import Spreads
 
+Columns = Mapping[str, NDArray[Any]]
+
 MOST_ROWS = 1 << 17
 """More rows than this are counted on the grid of 65,536 cells, where scores that agree to a thousandth share a cell;
 segments and periods of them on about 1,000 cells."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known about judged rows and the map that they passed through.
+
+    Attributes
+    ----------
+    share
+        About which share of them the map was fitted to; None when that cannot be told.
+    crossfitted
+        Whether the map was fitted to all of them, and was therefore fitted anew without each part for that part.
+    """
+
+    share: float | None = None
+    crossfitted: bool = False
+
+
+NOT_SEEN = Seen()
+"""Nothing is known, or no map was passed through."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,8 @@ class Evidence:
     period_spreads: Spreads | None = None
     """With groups: how events vary between cluster buckets, by segment and by period."""
     notes: tuple[str, ...] = ()
+    seen: Seen = NOT_SEEN
+    """Whether the map that the scores passed through was fitted to these rows."""
 
 
 def evidence_of_rows(

@@ -16,6 +16,7 @@ from calibrant.calibrators.folds import PERIODS, cut_time, joined, random_folds
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import apply, fresh_name, on_local_clock, plain_names, read_frame
 from calibrant.engine.frames import tally, totals
+from calibrant.export.document import Calibration
 from calibrant.maps import LogitAffineMap
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import CLUSTER_BUCKETS, GroupedTally, Tally
@@ -89,9 +90,10 @@ def evidence_of_frame(
     positive: Any,
     kind: Kind | None,
     random_state: int,
+    calibration: Calibration | None = None,
 ) -> Evidence:
     """Tallies of a frame by its segments, its time and its groups; one pass of the engine for each."""
-    frame, score = _as_probabilities(frame, roles.score, kind)
+    frame, score = _as_probabilities(frame, roles.score, kind, calibration)
     options = {"sample_weight": roles.sample_weight, "weights": weights, "positive": positive}
     engine = Engine(frame, score, roles.label, options)
     whole = engine.whole()
@@ -133,7 +135,10 @@ def _scaled(tallies: GroupedTally, factor: float | None) -> GroupedTally:
     return GroupedTally({key: each.in_effective_rows(factor) for key, each in tallies.items()})
 
 
-def _as_probabilities(frame: Any, score: str, kind: Kind | None) -> tuple[Any, str]:
+def _as_probabilities(frame: Any, score: str, kind: Kind | None, calibration: Calibration | None) -> tuple[Any, str]:
+    if calibration is not None:
+        name = fresh_name(frame, "calibrated probability")
+        return apply(calibration, frame, score, name=name), name
     if kind == "real":
         raise InputError("scores are not probabilities: fit a calibrator first, or pass kind='logit' for log-odds")
     if kind != "logit":

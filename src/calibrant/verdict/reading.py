@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,10 @@ from calibrant.arrays.sides import side_column
 from calibrant.calibrators.folds import random_folds
 from calibrant.numerics import expit
 from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict.evidence import MOST_ROWS, Evidence, evidence_of_rows
+from calibrant.verdict.evidence import MOST_ROWS, NOT_SEEN, Columns, Evidence, evidence_of_rows
+
+if TYPE_CHECKING:
+    from calibrant.verdict.through import Through
 
 
 def read_evidence(
@@ -33,12 +36,22 @@ def read_evidence(
     positive: Any,
     kind: Kind | None,
     random_state: int,
+    calibration: Any = None,
 ) -> Evidence:
-    """Tallies of arrays, of the named columns of a frame, of a tally, or of tallies by group."""
+    """Tallies of arrays, of the named columns of a frame, of a tally, or of tallies by group.
+
+    With ``calibration`` they are tallies of the probabilities that it makes of the scores.
+    """
+    through = None
+    if calibration is not None:
+        from calibrant.verdict.through import Through  # here, so that scores as they are load no documents
+
+        through = Through.of(calibration)
+        kind = through.kind(kind)
     if isinstance(scores, (Tally, GroupedTally)):
         if any(given is not None for given in (y, sample_weight, score, label, by, time, groups)):
             raise InputError("a tally holds its labels, weights and groups already: pass it alone")
-        return _from_tallies(scores, random_state)
+        return _from_tallies(scores, random_state, through)
     if score is not None or label is not None:
         if score is None or label is None:
             raise InputError("a frame needs both score= and label=, the names of its columns")
@@ -53,7 +66,13 @@ def read_evidence(
             if arrays:
                 raise InputError(f"{arrays[0]} must name a column of the frame, which has too many rows for arrays")
             return evidence_of_frame(
-                scores, roles, weights=weights, positive=positive, kind=kind, random_state=random_state
+                scores,
+                roles,
+                weights=weights,
+                positive=positive,
+                kind=kind,
+                random_state=random_state,
+                calibration=None if through is None else through.calibration,
             )
         by = {name: columns[name] for name in roles.by} if by is not None else None
         time, groups, sample_weight = (
@@ -71,11 +90,20 @@ def read_evidence(
         )
     said = tuple(str(warning.message) for warning in caught if "one class" not in str(warning.message))
     kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
-    segments = {} if by is None else _segments(by, len(np.asarray(y)), kept)
-    return evidence_of_rows(_as_probabilities(rows), segments, said, random_state=random_state)
+    segments: Columns = {} if by is None else _segments(by, len(np.asarray(y)), kept)
+    if through is None:
+        return evidence_of_rows(_as_probabilities(rows), segments, said, random_state=random_state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)  # of fits to parts; the whole was looked at
+        rows, segments, seen = through.rows(rows, segments, random_state)
+    return replace(evidence_of_rows(rows, segments, said, random_state=random_state), seen=seen)
 
 
-def _from_tallies(given: Tally | GroupedTally, random_state: int) -> Evidence:
+def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Through | None) -> Evidence:
+    parts: tuple[Tally, ...] = ()
+    seen = NOT_SEEN
+    if through is not None:
+        given, parts, seen = through.tallies(given, random_state)
     tally = given.total() if isinstance(given, GroupedTally) else given
     if tally.kind != "probability":
         raise InputError(f"a verdict needs probabilities, not {tally.kind} scores: fit a calibrator first")
@@ -84,8 +112,8 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int) -> Evidence:
     segments = {}
     if isinstance(given, GroupedTally):
         segments = {"group": GroupedTally({key: each.in_effective_rows() for key, each in given.items()})}
-    folds = random_folds(tally, random_state) if tally.counts else ()
-    return Evidence(tally.in_effective_rows(), folds, segments=segments)
+    folds = parts or (random_folds(tally, random_state) if tally.counts else ())
+    return Evidence(tally.in_effective_rows(), folds, segments=segments, seen=seen)
 
 
 def _as_probabilities(rows: Rows) -> Rows:

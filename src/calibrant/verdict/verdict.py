@@ -73,6 +73,9 @@ class Verdict:
         By how much weights and clusters widen the region; number of hash buckets of clusters, and of distinct groups.
     ranking
         Area under the ROC curve.
+    in_sample, overlap, crossfitted
+        With ``calibration=``: whether rows that the map was fitted to are among those that were judged, and about which
+        share; None when that cannot be told. Whether the verdict is about cross-fitted maps instead.
     """
 
     state: State
@@ -100,6 +103,22 @@ class Verdict:
     ranking: float | None
     at_ends: tuple[float, float]
     notes: tuple[str, ...]
+    in_sample: bool | None = None
+    overlap: float | None = None
+    crossfitted: bool = False
+
+    @property
+    def caution(self) -> str:
+        """What must be read before the headline: that the map has seen these rows. Else empty."""
+        if not self.in_sample or self.overlap is None:
+            return ""
+        if self.crossfitted:
+            return (
+                "In-sample: these rows were used to fit the map, so each was judged by a map fitted to other parts of "
+                "them (cross-fitted)."
+            )
+        share = f"{100 * self.overlap:.2g}" if self.overlap < 0.995 else "100"
+        return f"In-sample: about {share} % of these rows were used to fit the map, so it looks better than it is."
 
     @property
     def direction(self) -> tuple[str, ...]:
@@ -140,13 +159,13 @@ class Verdict:
             )
         elif self.state == "miscalibrated" and mean > REBALANCED * rate:
             found.append(
-                f"the mean prediction is {mean / rate:.1f} times the base rate: was the model trained on rebalanced or "
-                "down-sampled rows? Mend it with cal = calibrant.PlattScaling().fit(scores, y)."
+                f"the mean prediction is {mean / rate:.1f} times the base rate. Did you rebalance the classes for "
+                f"training? {self._sampling(rate)} Or, with labels: cal = calibrant.PlattScaling().fit(scores, y)."
             )
         elif self.state == "miscalibrated" and 0.0 < mean * REBALANCED < rate:
             found.append(
                 f"the base rate is {rate / mean:.1f} times the mean prediction: do the labels mean the same event that "
-                "the model was trained on?"
+                f"the model was trained on? Did you rebalance the classes for training? {self._sampling(rate)}"
             )
         if self.ranking is not None and self.ranking < 0.5 and self.slope is not None and self.slope.high < 0.0:
             found.append(
@@ -162,6 +181,17 @@ class Verdict:
             )
         return tuple(found)
 
+    def _sampling(self, rate: float) -> str:
+        """How to undo a changed class ratio; with the training rate that would explain the level, if the slope may."""
+        level, slope, train = self.intercept, self.slope, "..."
+        if level is not None and (slope is None or abs(slope.value - 1.0) <= max(self.tolerance[1], 2.0 * slope.se)):
+            odds = math.log(rate / (1.0 - rate)) - level.value
+            train = f"{1.0 / (1.0 + math.exp(-odds)):.2g}"
+        return (
+            "SamplingCorrection undoes it without labels: "
+            f"calibrant.SamplingCorrection(train_rate={train}, true_rate={rate:.3g})."
+        )
+
     # ------------------------------------------------------------------------------------------------------- words
 
     @property
@@ -175,6 +205,8 @@ class Verdict:
             return f"{head} overall, but not {where}." if where else f"{head} within the tolerance."
         if self.events in (0.0, self.rows):
             return f"{head}: the labels hold only one class."
+        if self.in_sample and not self.crossfitted:
+            return f"{head}: the map has seen these rows; judge it on others."
         if self.only_ends:
             return f"{head}: the scores are only 0 and 1, and equal the labels."
         if self.more_labels is None:
@@ -257,11 +289,14 @@ class Verdict:
 
     def __str__(self) -> str:
         """The whole verdict as text."""
-        lines = [self.headline, *(f"  {sentence}" for sentence in self.sentences)]
+        lines = [*self._before(), self.headline, *(f"  {sentence}" for sentence in self.sentences)]
         lines += [f"  {line}" for line in self._segment_lines()]
         lines += [f"  Hint: {hint}" for hint in self.hints]
         lines += [f"  Note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def _before(self) -> list[str]:
+        return [self.caution] if self.caution else []
 
     def _segment_lines(self) -> list[str]:
         lines = []
@@ -286,6 +321,7 @@ class Verdict:
         data = plain(asdict(self))
         return {
             "state": self.state,
+            "caution": self.caution,
             "headline": self.headline,
             "direction": list(self.direction),
             "sentences": list(self.sentences),
@@ -300,9 +336,10 @@ class Verdict:
 
     def __rich__(self) -> str:
         """Markup for rich's console: the headline in bold."""
-        head, *rest = str(self).replace("[", r"\[").split("\n")
+        lines = str(self).replace("[", r"\[").split("\n")
+        place = len(self._before())
         colour = {"#009E73": "green", "#D55E00": "red", "#E69F00": "yellow"}[self.colour]
-        return "\n".join([f"[bold {colour}]{head}[/]", *rest])
+        return "\n".join([*lines[:place], f"[bold {colour}]{lines[place]}[/]", *lines[place + 1 :]])
 
     def _repr_html_(self) -> str:
         """For notebooks: the headline with a bar in the colour of the state, and the sentences as a list."""
@@ -311,7 +348,8 @@ class Verdict:
         items = "".join(f"<li>{html.escape(fact.strip())}</li>" for fact in facts)
         return (
             f'<div style="border-left:6px solid {self.colour};padding:0.2em 0.8em">'
-            f"<strong>{html.escape(self.headline)}</strong><ul>{items}</ul></div>"
+            + "".join(f"{html.escape(line)}<br>" for line in self._before())
+            + f"<strong>{html.escape(self.headline)}</strong><ul>{items}</ul></div>"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,24 +41,32 @@ def check(
     seed: options.Seed = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    map_: Annotated[
+        str | None,
+        typer.Option("--map", "-m", metavar="MAP.json", help="Judge what this map makes of the scores."),
+    ] = None,
 ) -> None:
     """Is it calibrated? In words, and in the exit code.
 
     There are three answers: calibrated (shown to be within the tolerance), miscalibrated (shown to be outside), and
-    cannot tell yet, with the number of labels that would probably settle it.
+    cannot tell yet, with the number of labels that would probably settle it. With --map the answer is about calibrated
+    scores; if the map was fitted to these rows, that is told first, and they are not called calibrated.
 
     Exit code: 0 calibrated, 10 miscalibrated, 11 cannot tell, 1 a mistake in the input, 2 a mistake in the usage.
 
     Example:
       calibrant check predictions.parquet --score p --label bad --by country
     """
+    from calibrant.cli.files import load_map
     from calibrant.cli.source import Columns, Days, open_source
     from calibrant.verdict import check as judge
 
     limits = options.tolerance_of(tolerance)
+    calibration = None if map_ is None else load_map(map_)
     columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where)
     source = open_source(files, columns, first, last, quiet=quiet or as_json)
-    verdict = source.run(lambda: judge(source.data, **source.options, **source.by, tolerance=limits, random_state=seed))
+    asked: dict[str, Any] = {"tolerance": limits, "random_state": seed, "calibration": calibration}
+    verdict = source.run(lambda: judge(source.data, **source.options, **source.by, **asked))
     if isinstance(source, Days):
         verdict = source.named(verdict)
     if as_json:
@@ -72,6 +80,8 @@ def show(verdict: Verdict) -> None:
     """Print the verdict: the headline, the facts, tables of segments and periods, hints and notes."""
     from calibrant.cli.wording import in_options
 
+    if verdict.caution:
+        console.say(verdict.caution)
     console.say(verdict.headline, STYLES[verdict.colour])
     console.say("\n".join(f"  {sentence}" for sentence in verdict.sentences))
     _show_parts("Segments", [f"{each.column} = {each.value}" for each in verdict.segments], verdict.segments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calibrant.cli import console, options
+from calibrant.cli.renaming import Renamed
 
 if TYPE_CHECKING:
     from calibrant.export.document import Calibration
@@ -33,6 +35,7 @@ def export(
         typer.Option("--dialect", metavar="NAME", help="SQL: duckdb, postgres, spark, sqlite, ... [default: duckdb]"),
     ] = None,
     score: options.Score = None,
+    by: Renamed = None,
     dtype: Annotated[
         Precision | None,
         typer.Option("--dtype", show_default=False, help="ONNX: the type of scores. [default: float32]"),
@@ -50,19 +53,24 @@ def export(
 
     Example:
       calibrant export map.json --dialect postgres --score p --out map.sql
+      calibrant export map.json --dialect postgres --score p --by region=area_code --out map.sql
     """
     from calibrant.cli.files import check_output, load_map
+    from calibrant.cli.renaming import group_names
 
     calibration = load_map(map_)
+    groups = group_names(calibration.map.columns, by)
     if out is not None:
         check_output(out, [".sql", ".onnx"], inputs=[map_], force=force)
     model = out is not None and out.lower().endswith(".onnx")
-    _refuse_ignored(model, {"--dialect": dialect, "--score": score} if model else {"--dtype": dtype}, force, out)
+    _refuse_ignored(
+        model, {"--dialect": dialect, "--score": score, "--by": by} if model else {"--dtype": dtype}, force, out
+    )
 
     def run() -> tuple[Proof, str | None]:
         if out is not None and model:
             return calibration.export_onnx(out, "float32" if dtype is None else dtype.value), None
-        return _sql(calibration, out, "score" if score is None else score, dialect or "duckdb")
+        return _sql(calibration, out, "score" if score is None else score, dialect or "duckdb", groups)
 
     proof, expression = console.work(run, words="Proving", quiet=quiet or as_json)
     if as_json:
@@ -74,7 +82,7 @@ def export(
         console.say(f"Wrote {out}. {proof}")
 
 
-def _refuse_ignored(model: bool, given: dict[str, str | None], force: bool, out: str | None) -> None:
+def _refuse_ignored(model: bool, given: Mapping[str, object], force: bool, out: str | None) -> None:
     """Refuse options that say nothing about what is written."""
     from calibrant.cli.wording import Mistake
 
@@ -86,10 +94,10 @@ def _refuse_ignored(model: bool, given: dict[str, str | None], force: bool, out:
         raise Mistake("--force goes with --out: name the file to overwrite")
 
 
-def _sql(calibration: Calibration, out: str | None, column: str, dialect: str) -> tuple[Proof, str]:
+def _sql(calibration: Calibration, out: str | None, column: str, dialect: str, by: dict[str, str]) -> tuple[Proof, str]:
     from calibrant.export.proven import proven_sql
 
     if out is not None:
-        return calibration.export_sql(out, column, dialect), calibration.to_sql(column, dialect)
-    expression, proof = proven_sql(calibration.map, column, dialect)
+        return calibration.export_sql(out, column, dialect, by=by), calibration.to_sql(column, dialect, by=by)
+    expression, proof = proven_sql(calibration.map, column, dialect, by=by)
     return proof, expression

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from importlib import import_module
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,31 +14,85 @@ from calibrant.cli import console, options
 
 if TYPE_CHECKING:
     from calibrant.calibrators.base import BinaryCalibrator
+    from calibrant.calibrators.choosing import Compared, Comparison
+    from calibrant.calibrators.select import AutoCalibrator
     from calibrant.cli.source import Rows
     from calibrant.guarantees.provenance import Sampling
+
+ALPHA = 0.1
 
 
 class Method(StrEnum):
     """How to fit."""
 
+    auto = "auto"
+    shift = "shift"
+    temperature = "temperature"
     platt = "platt"
     beta = "beta"
+    spline = "spline"
     isotonic = "isotonic"
     binning = "binning"
+    scaling_binning = "scaling-binning"
+    isotonic_binning = "isotonic-binning"
+    bayesian_binning = "bayesian-binning"
+    venn_abers = "venn-abers"
+
+
+class LossName(StrEnum):
+    """What the choice goes by."""
+
+    log = "log"
+    brier = "brier"
+
+
+CLASSES = {
+    Method.auto: ("select", "AutoCalibrator"),
+    Method.shift: ("parametric", "LogitShift"),
+    Method.temperature: ("parametric", "TemperatureScaling"),
+    Method.platt: ("parametric", "PlattScaling"),
+    Method.beta: ("parametric", "BetaScaling"),
+    Method.spline: ("spline", "SplineCalibrator"),
+    Method.isotonic: ("isotonic", "IsotonicCalibrator"),
+    Method.binning: ("binning", "HistogramBinning"),
+    Method.scaling_binning: ("scale_bin", "ScalingBinning"),
+    Method.isotonic_binning: ("isotonic", "IsotonicBinning"),
+    Method.bayesian_binning: ("bayesian", "BayesianBinning"),
+    Method.venn_abers: ("venn_abers", "VennAbers"),
+}
+"""Module and class of each method; only one of them is loaded."""
+
+TAKEN = {
+    "n_bins": (Method.binning, Method.scaling_binning),
+    "epsilon": (Method.binning,),
+    "alpha": (Method.binning, Method.auto),
+    "loss": (Method.auto,),
+    "guarantee": (Method.auto,),
+}
+"""Methods that each option of a method belongs to."""
 
 
 def fit(
     files: options.Inputs,
     out: Annotated[str, typer.Option("--out", "-o", metavar="MAP.json", help="Where to save the map.")],
     method: Annotated[
-        Method, typer.Option("--method", help="How to fit; binning comes with a promise.")
-    ] = Method.platt,
-    n_bins: Annotated[int | None, typer.Option("--n-bins", metavar="N", help="Binning: number of bins.")] = None,
+        Method,
+        typer.Option("--method", metavar="NAME", help=f"One of {', '.join(Method)}."),
+    ] = Method.auto,
+    loss: Annotated[
+        LossName | None, typer.Option("--loss", help="auto: what candidates are judged by. [default: log]")
+    ] = None,
+    guarantee: Annotated[
+        float | None,
+        typer.Option("--guarantee", metavar="E", help="auto: bins proved to be within E of their true rates."),
+    ] = None,
+    n_bins: Annotated[int | None, typer.Option("--n-bins", metavar="N", help="binning: number of bins.")] = None,
     epsilon: Annotated[
-        float | None, typer.Option("--epsilon", metavar="E", help="Binning: as many bins as hold this error.")
+        float | None, typer.Option("--epsilon", metavar="E", help="binning: as many bins as hold this error.")
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option("--alpha", metavar="A", help="Binning: 1 - confidence. [default: 0.1]")
+        float | None,
+        typer.Option("--alpha", metavar="A", help="binning, --guarantee: 1 - confidence. [default: 0.1]"),
     ] = None,
     score: options.Score = None,
     label: options.Label = None,
@@ -55,18 +111,20 @@ def fit(
 ) -> None:
     """Fit a map from scores to probabilities that mean what they say.
 
-    Platt scaling gains most with few labels; binning promises how far off the map can be. The map is a small JSON file
-    that calibrant apply, Python and SQL can use. Fit to rows that the model was not trained on.
+    By itself it tries what the rows support, judges each on rows that it has not seen, and takes the simplest that is
+    as good as the best; often that is to keep the model as it is. With --guarantee it makes bins with a proof. The map
+    is a small JSON file that calibrant apply, Python and SQL can use. Fit to rows that the model was not trained on.
 
     Example:
-      calibrant fit rows.csv --label bad --method binning --out map.json
+      calibrant fit rows.csv --label bad --out map.json
     """
     from calibrant.cli.files import check_output
     from calibrant.cli.source import Columns, Days, open_source
     from calibrant.cli.wording import in_options
 
     check_output(out, [".json"], force=force)
-    calibrator = _calibrator(method, {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha})
+    given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee}
+    calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
     columns = Columns(score, label, weight, counts, None, time, groups, positive, kind, where)
     source = open_source(files, columns, first, last, quiet=quiet or as_json)
 
@@ -74,41 +132,91 @@ def fit(
         if isinstance(source, Days):
             calibrator.fit_tally(source.total())
         else:
-            _fit_rows(calibrator, source)
+            _fit_rows(calibrator, source, apart=method is Method.auto)
 
     source.run(run)
+    if guarantee is not None:
+        _insist(calibrator)
     calibrator.save(out)
+    chosen: Any = calibrator if method is Method.auto else None
     if as_json:
-        console.show_json(json.loads(calibrator.calibration_.to_json()))
-    else:
-        console.say(in_options(str(calibrator)))
-        console.say(f"Saved as {out}.")
+        document = json.loads(calibrator.calibration_.to_json())
+        console.show_json(document if chosen is None else document | {"comparison": _as_data(chosen)})
+        return
+    console.say(in_options(str(calibrator)))
+    if chosen is not None:
+        _show(chosen.comparison_)
+    console.say(f"Saved as {out}.")
 
 
-def _calibrator(method: Method, given: dict[str, float | None]) -> BinaryCalibrator:
-    from calibrant.calibrators.binning import HistogramBinning
-    from calibrant.calibrators.isotonic import IsotonicCalibrator
-    from calibrant.calibrators.parametric import BetaScaling, PlattScaling
+def _calibrator(method: Method, said: dict[str, Any]) -> BinaryCalibrator:
     from calibrant.cli.wording import Mistake
 
-    said = {name: value for name, value in given.items() if value is not None}
-    if method is Method.binning:
-        return HistogramBinning(**said)  # type: ignore[arg-type]
     for name in said:
-        raise Mistake(f"--{name.replace('_', '-')} belongs to bins: add --method binning, or leave it out")
-    made = {Method.platt: PlattScaling, Method.beta: BetaScaling, Method.isotonic: IsotonicCalibrator}
-    calibrator: BinaryCalibrator = made[method]()
+        if method not in TAKEN[name]:
+            option, homes = f"--{name.replace('_', '-')}", " or ".join(TAKEN[name])
+            raise Mistake(f"{option} belongs to --method {homes}: add that, or leave {option} out")
+    if method is Method.auto:
+        if "alpha" in said and "guarantee" not in said:
+            raise Mistake(
+                "--alpha belongs to --guarantee and to --method binning: add one of them, or leave --alpha out"
+            )
+        if "guarantee" in said:
+            said["guarantee"] = (said["guarantee"], said.pop("alpha", ALPHA))
+    if "loss" in said:
+        said["loss"] = str(said["loss"])
+    module, name = CLASSES[method]
+    calibrator: BinaryCalibrator = getattr(import_module(f"calibrant.calibrators.{module}"), name)(**said)
     return calibrator
 
 
-def _fit_rows(calibrator: BinaryCalibrator, rows: Rows) -> None:
-    """Fit to the rows where they are; many log-odds or real scores are counted on a grid of their range first."""
+def _fit_rows(calibrator: BinaryCalibrator, rows: Rows, *, apart: bool) -> None:
+    """Fit to the rows where they are; many log-odds or real scores are counted on a grid of their range first.
+
+    ``apart``: the rows are needed one by one when groups or times split them.
+    """
     from calibrant.engine import tally
 
-    grid, options = rows.grid(), dict(rows.options)
+    options = dict(rows.options)
+    split = options["groups"] or options["time"]
+    grid = None if apart and split else rows.grid()
     if grid is None:
         calibrator.fit(rows.data, **options)
         return
     groups, time = options.pop("groups"), options.pop("time")
     sampling: Sampling = "grouped" if groups else "time-ordered" if time else "independent"
     calibrator.fit_tally(tally(rows.data, **options, grid=grid), sampling=sampling)
+
+
+def _insist(calibrator: BinaryCalibrator) -> None:
+    """A promise that was asked for and is not there must not pass unseen."""
+    from calibrant.cli.wording import Mistake, in_options
+    from calibrant.guarantees.certificates import Refusal
+
+    promise = calibrator.certificate()
+    if isinstance(promise, Refusal):
+        raise Mistake(f"--guarantee cannot be kept: {in_options(promise.reason)}")
+
+
+def _as_data(chosen: AutoCalibrator) -> dict[str, Any]:
+    numbers = {"before": chosen.before_, "after": chosen.after_, "change": chosen.change_}
+    told = {name: estimate.to_dict() for name, estimate in numbers.items()}
+    return {"choice": chosen.choice_} | told | chosen.comparison_.to_dict()
+
+
+def _show(comparison: Comparison) -> None:
+    """The candidates that were tried, as a table, when there was more than one."""
+    from calibrant.calibrators.losses import NAMES
+
+    tried = [line for line in comparison.lines if isfinite(line.loss)]
+    if len(tried) < 2:
+        return
+    rows = [(line.name, line.outcome, f"{line.loss:.5f}", *_change(line)) for line in tried]
+    title = f"What it compared, on rows that the maps had not seen (change: against {comparison.reference}):"
+    columns = ("candidate", "outcome", NAMES[comparison.loss], "change", "95 % interval")
+    console.table(title, columns, rows, text=2, styles=["bold" if line.chosen else "" for line in tried])
+
+
+def _change(line: Compared) -> tuple[str, str]:
+    known = isfinite(line.change)
+    return (f"{line.change:+.5f}", f"{line.low:+.5f} to {line.high:+.5f}") if known else ("", "")

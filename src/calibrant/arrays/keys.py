@@ -1,0 +1,145 @@
+"""Values of a column of groups as text: one rule for numpy, frames and engines.
+
+Text stands for itself, a whole number for its digits, True and False for ``true`` and ``false``. None, NaN and NULL are
+no group. Everything else (3.5, dates, bytes) has a text that differs from engine to engine, and is refused.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays.columns import CHUNK, EXACT, _convert, _is_missing
+from calibrant.arrays.errors import InputError
+
+LONGEST_KEY = 1_000
+"""Characters of a group's name."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A column of groups: the distinct names in their order, and the place of each row's name among them.
+
+    Attributes
+    ----------
+    codes
+        Of the shape of the column; -1 where there is no group.
+    names
+        Distinct names, sorted.
+    """
+
+    codes: NDArray[np.intp]
+    names: tuple[str, ...]
+
+    def among(self, groups: Sequence[str]) -> NDArray[np.intp]:
+        """Place of each row's name among ``groups``, -1 where it is not there."""
+        place = {group: j for j, group in enumerate(groups)}
+        return np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.codes]
+
+
+def read_keys(values: object, name: str = "groups") -> Keys:
+    """Groups of rows, from a column of text, whole numbers or truth values.
+
+    Floats that are whole numbers pass as those, because pandas makes floats of whole numbers with gaps.
+
+    Cost: one look into a hash table per row.
+
+    Examples
+    --------
+    >>> keys = read_keys([3.0, float("nan"), 12.0, 3.0])
+    >>> keys.names, keys.codes.tolist()
+    (('12', '3'), [1, -1, 0, 1])
+    >>> read_keys([True, None, False]).names
+    ('false', 'true')
+    """
+    if isinstance(values, Keys):
+        return values
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array: pass a plain array with None for rows without a group")
+    given = np.asarray(values) if isinstance(values, np.ndarray) else _convert(values, name)
+    flat, missing = given.reshape(-1), None
+    if flat.dtype.kind == "f":
+        flat, missing = _whole(flat, name)
+    elif flat.dtype.kind not in "biuUOT":
+        _refuse(flat.dtype if not flat.size else flat[0], name)
+    codes, names = _coded(flat, name)
+    if missing is not None:
+        codes[missing] = -1
+        names, codes = _kept(names, codes)
+    return Keys(codes.reshape(given.shape), names)
+
+
+def key_text(value: Any, name: str = "groups") -> str | None:
+    """The name of one group; None for a missing value.
+
+    Examples
+    --------
+    >>> key_text("north"), key_text(-7), key_text(2.0), key_text(True), key_text(None)
+    ('north', '-7', '2', 'true', None)
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if _is_missing(value):
+        return None
+    if isinstance(value, float | np.floating) and abs(float(value)) < EXACT and value == np.floor(value):
+        return str(int(value))
+    _refuse(value, name)
+
+
+def _whole(a: NDArray[Any], name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Floats as the whole numbers that they are, and where there is none."""
+    missing = np.isnan(a)
+    filled = np.where(missing, 0.0, a)
+    wrong = (np.abs(filled) >= EXACT) | (np.floor(filled) != filled)
+    if wrong.any():
+        _refuse(float(a[int(wrong.argmax())]), name)
+    return filled.astype(np.int64), missing
+
+
+def _coded(flat: NDArray[Any], name: str) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    """Place of each row's name among the sorted names; chunk by chunk, so that few objects live at a time."""
+    codes = np.empty(len(flat), dtype=np.intp)
+    places: dict[str | None, int] = {None: 0}
+    found: dict[Any, int] = {}
+    kinds: set[bool] = set()
+    for start in range(0, len(flat), CHUNK):
+        items = flat[start : start + CHUNK].tolist()
+        try:
+            new = dict.fromkeys(items).keys() - found.keys()
+        except TypeError:
+            raise InputError(f"{name} holds values that cannot be compared: pass one text per row") from None
+        for value in new:
+            found[value] = places.setdefault(key_text(value, name), len(places))
+        kinds |= {kind in (bool, np.bool_) for kind in set(map(type, items)) if issubclass(kind, _NUMBERS)}
+        codes[start : start + CHUNK] = np.fromiter(map(found.__getitem__, items), np.intp, len(items))
+    if len(kinds) > 1:  # True equals 1 in Python, and is another group
+        raise InputError(f"{name} mixes truth values with numbers: convert the column to text")
+    names = sorted(each for each in places if each is not None)
+    order = np.full(len(places), -1, dtype=np.intp)
+    order[[places[each] for each in names]] = np.arange(len(names))
+    return order[codes], tuple(names)
+
+
+_NUMBERS = (numbers.Number, np.bool_)
+
+
+def _kept(names: tuple[str, ...], codes: NDArray[np.intp]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """Without a name that no row has."""
+    there = np.bincount(codes[codes >= 0], minlength=len(names)) > 0
+    place = np.append(np.cumsum(there) - 1, -1)
+    return tuple(each for each, kept in zip(names, there, strict=True) if kept), place[codes]
+
+
+def _refuse(value: object, name: str) -> NoReturn:
+    raise InputError(
+        f"{name} holds {value!r}: a group is text, a whole number or true or false, so convert the column to text"
+    )

@@ -1,0 +1,151 @@
+"""What a map does to the ranking of the scores: nothing, ties, or worse.
+
+Nothing here is an estimator, so that a map can be looked at without loading scikit-learn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from calibrant.maps import LARGEST, BetaMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.numerics import Floats
+from calibrant.tallies import Tally
+from calibrant.tallies.cells import Counts
+
+Piece = tuple[Floats, Counts, Counts]
+"""Scores or probabilities, with their rows and events."""
+
+Order = Literal["unchanged", "ties", "reversed", "mixed", "lost"]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The order of the scores under a map, on the rows that it was fitted to.
+
+    Attributes
+    ----------
+    order
+        ``"unchanged"``: a higher score gets a higher probability. ``"ties"``: some scores get one probability.
+        ``"reversed"``: none gets a higher one. ``"mixed"``: it rises and falls. ``"lost"``: there is one probability.
+    before, after
+        Area under the ROC curve of the scores, and of the probabilities; NaN when it was not needed, or with one class.
+    """
+
+    order: Order
+    before: float = math.nan
+    after: float = math.nan
+
+    @classmethod
+    def of(cls, fitted: Map, tally: Tally) -> Ranking:
+        """Look at the cells of a tally, unless the map cannot but keep their order.
+
+        Examples
+        --------
+        >>> from calibrant.maps import StepMap
+        >>> tally = Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
+        >>> print(Ranking.of(StepMap([0.25], [0.1, 0.6]), tally))
+        Ties cost 0.2500 of AUC (0.7500 to 0.5000).
+        >>> print(Ranking.of(LogitAffineMap(0.8, -0.2), tally))
+        Ranking unchanged.
+        """
+        if _rises(fitted, tally):
+            return cls("unchanged")
+        values, n, events = _joined(fitted, tally)
+        if len(values) == len(tally) and (values[1:] > values[:-1]).all():
+            return cls("unchanged")
+        return cls(_order(values), _area(_pieces(tally)), _area([_in_order(values, n, events)]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; areas that are not known are None."""
+        return {key: None if value != value else value for key, value in asdict(self).items()}
+
+    def __str__(self) -> str:
+        """One sentence."""
+        areas = f"AUC {self.before:.4f} to {self.after:.4f}" if self.before == self.before else "one class, so no AUC"
+        if self.order == "ties" and self.before == self.before:
+            return self._ties()
+        return {
+            "unchanged": "Ranking unchanged.",
+            "ties": f"Some scores get one probability ({areas}).",
+            "reversed": f"Ranking reversed: higher scores get lower probabilities ({areas}).",
+            "mixed": f"Ranking changed: some higher scores get lower probabilities ({areas}).",
+            "lost": f"Ranking lost: all scores get one probability ({areas}).",
+        }[self.order]
+
+    def _ties(self) -> str:
+        change = self.after - self.before
+        areas = f"({self.before:.4f} to {self.after:.4f})"
+        if abs(change) < 5e-5:
+            return f"Ties leave the AUC as it is {areas}."
+        if change < 0.0:
+            return f"Ties cost {-change:.4f} of AUC {areas}."
+        return f"Ties add {change:.4f} to the AUC of the fitted rows {areas}; expect no gain on others."
+
+
+def _rises(fitted: Map, tally: Tally) -> bool:
+    """Whether the map rises strictly over the scores by its numbers alone; rounding aside."""
+    if isinstance(fitted, LogitAffineMap):
+        return fitted.slope > 0.0
+    if isinstance(fitted, BetaMap):
+        return fitted.a > 0.0 and fitted.b > 0.0
+    if isinstance(fitted, PiecewiseLinearMap) and tally.resolution != "bins":
+        ends = tally.score_at(np.array([1.0, float(tally.total)]))
+        inside = bool(fitted.knots[0] <= ends[0] and ends[1] <= fitted.knots[-1])
+        return inside and bool((np.diff(fitted.values) > 0.0).all())
+    return False
+
+
+def _pieces(tally: Tally) -> Iterable[Piece]:
+    """Scores, rows and events; bins without mean scores are known by where they begin."""
+    if tally.resolution == "bins" and tally.cells.scores is None:
+        return [(np.maximum(tally.lower_edges, -LARGEST), tally.n, tally.events)]
+    return tally.pieces()
+
+
+def _joined(fitted: Map, tally: Tally) -> Piece:
+    """Probabilities with their rows and events, in order of the score; neighbours of one probability are one."""
+    if isinstance(fitted, StepMap) and tally.resolution == "exact":
+        n, events = tally.partition(fitted.knots)
+        parts = [(fitted.values[n > 0], n[n > 0], events[n > 0])]
+    else:
+        parts = [
+            _runs(np.asarray(fitted.apply(scores), dtype=np.float64), n, events) for scores, n, events in _pieces(tally)
+        ]
+    values, n, events = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return _runs(values, n, events)
+
+
+def _runs(values: Floats, n: Counts, events: Counts) -> Piece:
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    return values[starts], np.add.reduceat(n, starts), np.add.reduceat(events, starts)
+
+
+def _order(values: Floats) -> Order:
+    if len(values) == 1:
+        return "lost"
+    rising = values[1:] > values[:-1]
+    return "ties" if rising.all() else "mixed" if rising.any() else "reversed"
+
+
+def _in_order(values: Floats, n: Counts, events: Counts) -> Piece:
+    """The same by rising probability, equal ones joined."""
+    if (values[1:] > values[:-1]).all():
+        return values, n, events
+    distinct, place = np.unique(values, return_inverse=True)
+    sums = [np.bincount(place, column, minlength=len(distinct)) for column in (n, events)]
+    return distinct, sums[0], sums[1]
+
+
+def _area(pieces: Iterable[Piece]) -> float:
+    """Area under the ROC curve of cells in rising order; NaN with one class."""
+    below, hits, area = 0.0, 0.0, 0.0
+    for _, n, events in pieces:
+        others = n - events
+        area += float((events * (np.cumsum(others) - 0.5 * others + below)).sum())
+        below, hits = below + float(others.sum()), hits + float(events.sum())
+    return area / below / hits if below > 0.0 and hits > 0.0 else math.nan

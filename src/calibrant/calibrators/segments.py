@@ -1,0 +1,389 @@
+"""One map for all, and what segments need beyond it; or one map for each source of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.arrays.columns import check_option, refuse_names
+from calibrant.arrays.keys import Keys
+from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.candidates import FEW
+from calibrant.calibrators.choosing import Candidate, Facts, select
+from calibrant.calibrators.folds import FOLDS, Folds
+from calibrant.calibrators.losses import NAMES, Loss, Losses, outputs_of
+from calibrant.calibrators.multicalibration import Change, repair
+from calibrant.calibrators.segment_losses import by_number, estimate, kept, ranking_between, reference, weighted_mean
+from calibrant.calibrators.segment_table import SegmentTable
+from calibrant.calibrators.segmenting import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
+from calibrant.calibrators.select import AutoCalibrator
+from calibrant.calibrators.shrinking import Scales, shrink
+from calibrant.export.document import Calibration
+from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.guarantees.provenance import Provenance, Sampling
+from calibrant.maps import ByGroupMap
+from calibrant.metrics.estimates import Estimate
+from calibrant.numerics import Floats, expit, to_float32
+from calibrant.tallies import GroupedTally, Tally
+
+How = Literal["shrink", "multicalibrate", "separate"]
+
+UNPROVED = (
+    "levels and slopes of segments were estimated from these rows, which no theorem here covers: HistogramBinning, "
+    "fitted to a segment's rows alone, can be proved"
+)
+
+
+class SegmentCalibrator(BinaryCalibrator):
+    r"""A map for all rows, then a level and a slope for each segment as far as the segments' own rows support it.
+
+    .. math:: m(s, g) = \operatorname{expit}\bigl(x + a_g + d_g (x - c_g)\bigr), \qquad
+              x = \operatorname{logit} m_{all}(s),
+
+    where g is the segment of the row and :math:`c_g` the mean of x in it, weighted by its information. A segment that
+    was not there at the fit, and a missing one, get :math:`m_{all}`.
+
+    ``mode="shrink"``: :math:`a_g \sim N(0, \tau^2)` and :math:`d_g \sim N(0, \sigma^2)`, with the scales that make
+    the labels of all segments of a column likeliest (empirical Bayes, by Laplace's method); where a few segments are
+    far off and the others are not, those have a wider prior (:func:`~calibrant.calibrators.shrinking.fit_scales`). A
+    segment of few rows keeps nearly the map of all, and scales of 0 say that segments do not differ. Several columns
+    come one after the other.
+
+    ``mode="multicalibrate"``: only segments that are provably off are changed. All segments of all columns are tested,
+    for level and slope, at family-wise level ``alpha``; those off in the worst column get :math:`a_g` and
+    :math:`d_g`, and all are tested again until none is off.
+
+    ``mode="separate"``: scores of different origin (models, prompts, confidences in words) are not one score. Each
+    source gets a map of its own, chosen and fitted on its own rows. A source with fewer than 10 rows of its rarer
+    class, and one that was not there at the fit, is uncalibrated: NaN.
+
+    Parameters
+    ----------
+    calibrator : calibrator, optional
+        What fits the map of all, or each source's; by default ``AutoCalibrator()``.
+    mode : {"shrink", "multicalibrate", "separate"}
+        See above.
+    alpha : float
+        Of ``"multicalibrate"``: the chance that anything is changed when no segment is off.
+    random_state : int
+        Seed of the parts by which the honest numbers are cross-fitted.
+
+    Attributes
+    ----------
+    global_ : calibrator or None
+        The fitted map of all; None in mode ``"separate"``.
+    sources_ : dict of str to calibrator
+        The fitted calibrators by source in mode ``"separate"``; else empty.
+    segments_ : SegmentTable
+        Rows, events, predictions before and after, level and slope of each segment; prints as a table.
+    scales_ : dict of str to Scales
+        How much segments differ, by column, in mode ``"shrink"``; else empty.
+    changes_ : tuple of Change
+        What was changed and why, in mode ``"multicalibrate"``; else empty.
+    uncalibrated_ : tuple of str
+        Sources that were left out.
+    before_, after_, change_ : Estimate
+        Mean loss of the model, of this whole procedure on rows that it had not seen, and the difference.
+    gain_ : Estimate
+        Mean loss of this procedure less that of the map of all, on the same rows: what segments are worth.
+
+    Notes
+    -----
+    Edges: rows without a segment count for the map of all alone. With importance weights rows and events in
+    ``segments_`` add up to the effective size. Where nothing was found to differ the map needs the score alone. Above
+    65,536 rows segments are counted on a grid of about 1,000 cells; the map of all is fitted to all scores.
+    Guarantee: no finite-sample guarantee on the map. In mode ``"multicalibrate"`` the chance of any change where none
+    is due is at most ``alpha`` (see :func:`~calibrant.calibrators.multicalibration.repair`).
+    Cost: that of the calibrator, six times on cells; then one pass over the rows, and passes over segments by cells.
+    Reference: Efron and Morris (1973) for shrinkage; Hebert-Johnson et al. (2018) for multicalibration.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores, region = rng.beta(2, 5, 6000), rng.choice(["east", "north", "south"], 6000)
+    >>> odds = scores / (1 - scores) * np.where(region == "north", 2.5, 1.0)
+    >>> cal = SegmentCalibrator().fit(scores, rng.random(6000) < odds / (1 + odds), region)
+    >>> cal.transform([0.3, 0.3, 0.3], ["north", "south", "west"]).round(2).tolist()
+    [0.52, 0.32, 0.37]
+    """
+
+    _monotone = False
+
+    def __init__(
+        self,
+        calibrator: BinaryCalibrator | None = None,
+        *,
+        mode: How = "shrink",
+        alpha: float = 0.05,
+        random_state: int = 0,
+    ) -> None:
+        self.calibrator = calibrator
+        self.mode = mode
+        self.alpha = alpha
+        self.random_state = random_state
+
+    def fit(  # type: ignore[override]
+        self,
+        scores: Any,
+        y: ArrayLike | None = None,
+        by: By | str | Sequence[str] | None = None,
+        sample_weight: ArrayLike | str | None = None,
+        *,
+        score: str | None = None,
+        label: str | None = None,
+        weights: Literal["importance", "counts"] = "importance",
+        positive: Any = None,
+        kind: Kind | None = None,
+        sampling: Sampling = "independent",
+    ) -> Self:
+        """Fit to scores, labels and segments.
+
+        ``by`` is one column of segments (text, whole numbers or truth values), or a mapping from names to columns. A
+        column alone is called by its own name, if it has one, else ``"segment"``. With a frame, ``score=``, ``label=``,
+        ``by=`` (one name or several) and ``sample_weight=`` name its columns; they are brought into memory. The other
+        parameters are those of :meth:`BinaryCalibrator.fit`.
+        """
+        self._check()
+        if score is not None or label is not None:
+            if y is not None:
+                raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
+            scores, y, by, sample_weight = frame_columns(scores, score, label, by, sample_weight)
+        refuse_names("fit", y=y, by=by, sample_weight=sample_weight)
+        if y is None or by is None:
+            raise InputError("y or by is missing: pass labels and segments, as in fit(scores, y, by)")
+        keys = read_by(by)
+        index = None if sample_weight is None else np.arange(len(next(iter(keys.values())).codes))
+        rows = check_rows(scores, y, sample_weight, weights=weights, groups=index, positive=positive, kind=kind)
+        size = len(rows.scores) if index is None else len(index)
+        keys, rows = taken_keys(keys, rows.groups, size), replace(rows, groups=None)
+        self.notes_, self.n_features_in_ = rows.notes, 1
+        self.columns_ = tuple(keys)
+        self.sources_: dict[str, BinaryCalibrator] = {}
+        self.scales_: dict[str, Scales] = {}
+        self.changes_: tuple[Change, ...] = ()
+        self.uncalibrated_: tuple[str, ...] = ()
+        if self.mode == "separate":
+            self._fit_sources(rows, keys, sampling)
+        else:
+            self._fit_segments(rows, keys, sampling)
+        return self
+
+    def _check(self) -> None:
+        check_option("mode", self.mode, get_args(How))
+        if not 0.0 < self.alpha < 1.0:
+            raise InputError(f"alpha must lie strictly between 0 and 1, got {self.alpha!r}")
+        if isinstance(self.calibrator, SegmentCalibrator) or getattr(self.calibrator, "guarantee", None) is not None:
+            raise InputError("calibrator must be one of a score alone, without a guarantee: pass another one")
+
+    def _base(self) -> BinaryCalibrator:
+        if self.calibrator is None:
+            return AutoCalibrator(random_state=self.random_state)
+        made: BinaryCalibrator = clone(self.calibrator)
+        return made
+
+    @property
+    def _loss(self) -> Loss:
+        loss: Loss = getattr(self.calibrator, "loss", "log")
+        return loss
+
+    # -------------------------------------------------------------------------------------------- segments of one score
+
+    def _fit_segments(self, rows: Rows, keys: Mapping[str, Keys], sampling: Sampling) -> None:
+        self.global_: BinaryCalibrator | None = self._base()._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
+        cells = SegmentCells.of(rows, keys)
+        x = cells.log_odds(self.global_.map_)
+        sds = None
+        if self.mode == "shrink":
+            shrunken = shrink(cells, x)
+            stages, self.scales_, sds = shrunken.stages, shrunken.scales, shrunken.sds
+        else:
+            repairs = repair(cells, x, self.alpha)
+            stages, self.changes_, self._settled = repairs.stages, repairs.changes, repairs.settled
+        self.map_ = cells.followed(self.global_.map_, stages)
+        self.segments_ = SegmentTable.of(cells, x, stages, sds)
+        seen = self.global_.provenance_
+        self.provenance_ = replace(seen, method=type(self).__name__, state="calibrated" if stages else seen.state)
+        self.ranking_ = ranking_between(cells, cells.after(x, stages)) if stages else self.global_.ranking_
+        self._judge(cells)
+
+    def _stages(self, cells: SegmentCells, x: Floats) -> Stages:
+        return shrink(cells, x).stages if self.mode == "shrink" else repair(cells, x, self.alpha).stages
+
+    def _judge(self, cells: SegmentCells) -> None:
+        """Losses of the model, of the map of all and of the whole, each part by what was fitted to the others."""
+        losses = list(self._crossed(cells))
+        total = reduce(Losses.__add__, losses) if losses else None
+        name = NAMES[self._loss]
+        self.before_ = estimate(f"{name}, before", total, [1.0, 0.0, 0.0])
+        self.after_ = estimate(f"{name}, after", total, [0.0, 0.0, 1.0])
+        self.change_ = estimate(f"{name}, change", total, [-1.0, 0.0, 1.0])
+        self.gain_ = estimate(f"{name}, change by segments", total, [0.0, -1.0, 1.0])
+
+    def _crossed(self, cells: SegmentCells) -> Iterator[Losses]:
+        parts = cells.parts(getattr(self.calibrator, "cv", FOLDS), self.random_state)
+        for numbers, part in parts if len(parts) > 1 else ():
+            seen = cells.without(numbers, part)
+            tally = seen.scores()
+            fitted = self._base().fit_tally(tally).map_
+            x = cells.log_odds(fitted)
+            stages = self._stages(seen, seen.log_odds(fitted))
+            outputs = (cells.log_odds(kept(tally)), x, cells.after(x, stages))
+            yield Losses.of(part, (), outputs_of([by_number(expit(each)) for each in outputs], part), self._loss)
+
+    # ------------------------------------------------------------------------------------------------ sources of scores
+
+    def _fit_sources(self, rows: Rows, keys: Mapping[str, Keys], sampling: Sampling) -> None:
+        if len(keys) != 1:
+            raise InputError(f"mode='separate' takes one column of sources, and {len(keys)} were given: pass one")
+        ((column, each),) = keys.items()
+        tallies = GroupedTally.from_rows(replace(rows, groups=each.codes), None)
+        numbers = []
+        for code, name in enumerate(each.names):
+            tally = tallies[code]
+            if Facts.of(tally.for_fitting()).rarer < FEW:
+                self.uncalibrated_ += (name,)
+                continue
+            fitted = self._base()._fit_tally(tally, sampling, ())
+            self.sources_[name] = fitted
+            numbers.append((float(tally.total), self._numbers(fitted, tally)))
+        if not self.sources_:
+            raise InputError(
+                f"no source in {column!r} has {FEW} rows of its rarer class, so none can be calibrated: collect labels"
+            )
+        self.global_ = None
+        maps = tuple(fitted.map_ for fitted in self.sources_.values())
+        self.map_ = ByGroupMap(column, tuple(self.sources_), maps, None)
+        self._look_at_sources(SegmentCells.of(rows, keys), column)
+        self.provenance_ = Provenance.of(type(self).__name__, Tally.from_rows(rows), sampling)
+        self.before_, self.after_, self.change_ = (
+            weighted_mean(name, [(weight, found[place]) for weight, found in numbers])
+            for place, name in enumerate(f"{NAMES[self._loss]}, {when}" for when in ("before", "after", "change"))
+        )
+        self.gain_ = Estimate(
+            f"{NAMES[self._loss]}, change by segments", float("nan"), notes=("there is no map of all",)
+        )
+
+    def _numbers(self, fitted: BinaryCalibrator, tally: Tally) -> tuple[Estimate, Estimate, Estimate]:
+        """Honest losses of one source: those of its own choice, else cross-fitted here."""
+        if isinstance(fitted, AutoCalibrator):
+            return fitted.before_, fitted.after_, fitted.change_
+        whole = tally.for_fitting()
+        only = Candidate("fitted", lambda seen: clone(fitted).fit_tally(seen).map_)
+        found = select(
+            Folds.at_random(whole, FOLDS, self.random_state), [only], whole, self._loss, keep=reference(whole)
+        )
+        return found.before, found.after, found.change
+
+    def _look_at_sources(self, cells: SegmentCells, column: str) -> None:
+        """Predictions of the model and of each source's map; no level or slope, as maps differ in shape."""
+        x, nan = np.full(len(cells.n), np.nan), float("nan")
+        for code, name in enumerate(cells.columns[column]):
+            if name in self.sources_:
+                own = cells.codes[column] == code
+                x[own] = cells.log_odds(self.sources_[name].map_)[own]
+        before = SegmentTable.of(cells, cells.log_odds(kept(cells.scores())), ())
+        after = SegmentTable.of(cells, x, ())
+        self.segments_ = SegmentTable(
+            tuple(
+                replace(line, predicted_after=other.predicted_after, level=nan, slope=nan)
+                for line, other in zip(before.lines, after.lines, strict=True)
+            )
+        )
+        self.ranking_ = ranking_between(cells, x)
+
+    # ---------------------------------------------------------------------------------------------------- using the map
+
+    def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
+        """Refused: a tally of scores does not know the segments of its rows."""
+        raise InputError("a tally does not hold the segments of its rows: use fit(scores, y, by)")
+
+    def transform(  # type: ignore[override]
+        self, scores: Any, by: By | None = None, *, score: str | None = None, name: str = "calibrated"
+    ) -> Any:
+        """Calibrated probabilities of scores in segments ``by``, as in :meth:`fit`; NaN where none is known.
+
+        With ``score=``, the name of a column, ``scores`` is a frame that has the columns of segments too, and what
+        comes back is the same kind of frame with the column ``name`` in addition.
+        """
+        check_is_fitted(self, "map_")
+        calibration = Calibration(self.map_, self.provenance_, None)
+        if score is not None:
+            from calibrant.engine.columns import apply  # here, so that arrays load no engine
+
+            return apply(calibration, scores, score, name=name)
+        refuse_names("transform", by=by)
+        if by is None or not self.map_.columns:
+            return calibration.transform(scores)
+        if isinstance(by, Mapping) or hasattr(by, "columns"):
+            return calibration.transform(scores, read_by(by))
+        if len(self.columns_) > 1:
+            raise InputError(f"by must name its columns, {', '.join(map(repr, self.columns_))}: pass a mapping")
+        return calibration.transform(scores, {self.columns_[0]: by})
+
+    def predict_proba(self, scores: ArrayLike, by: By | None = None) -> NDArray[Any]:
+        """Columns ``1 - p`` and ``p``."""
+        p = self.transform(scores, by)
+        other = 1.0 - p.astype(np.float64)
+        return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
+
+    def fit_transform(self, scores: Any, y: ArrayLike | None = None, by: Any = None, **fit_params: Any) -> Any:
+        """Fit, then map the same scores; ``after_`` is what that is worth on others."""
+        self.fit(scores, y, by, **fit_params)
+        return self.transform(scores, None if "score" in fit_params else by, score=fit_params.get("score"))
+
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
+        return Refusal(UNPROVED)
+
+    def _describe(self) -> str:
+        first = [] if self.global_ is None else [f"Map of all: {_in_words(self.global_)}."]
+        return "\n  ".join([*first, *self._found(), self._honest()])
+
+    def _found(self) -> list[str]:
+        if self.mode == "separate":
+            return [*(f"{name}: {_in_words(each)}." for name, each in self.sources_.items()), *self._left_out()]
+        if self.mode == "shrink":
+            return [_differ(name, scales) for name, scales in self.scales_.items()]
+        count = f"{len(self.segments_):,} segments tested at level {self.alpha:g}"
+        if not self.changes_:
+            return [f"No change: none of {count} is off."]
+        unfinished = [] if self._settled else ["Stopped at the cap on rounds: some segments are still off."]
+        return [f"{len(self.changes_)} changes, of {count}:", *map(str, self.changes_), *unfinished]
+
+    def _left_out(self) -> list[str]:
+        if not self.uncalibrated_:
+            return []
+        named = ", ".join(self.uncalibrated_)
+        return [f"Uncalibrated, with fewer than {FEW} rows of their rarer class: {named}. They get no probability."]
+
+    def _honest(self) -> str:
+        name, change, gain = NAMES[self._loss], self.change_, self.gain_
+        if np.isnan(change.value):
+            return f"The {name} of this procedure is not known: {self.after_.notes[0]}."
+        share = ""
+        if not np.isnan(gain.value):
+            share = f" Segments are worth {gain.value:+.4f} ({gain.low:+.4f} to {gain.high:+.4f}) of it."
+        return (
+            f"On rows that it had not seen, the {name} goes from {self.before_.value:.4f} to {self.after_.value:.4f} "
+            f"({change.value:+.4f}, 95 % interval {change.low:+.4f} to {change.high:+.4f}).{share}"
+        )
+
+
+def _differ(name: str, scales: Scales) -> str:
+    if not any(scales):
+        return f"By {name}, segments do not differ by more than chance: all keep the map of all."
+    named = {"levels": scales.level, "slopes": scales.slope}
+    parts = [f"{what} by {size:.2f}" for what, size in named.items() if size] or ["most of them not at all"]
+    far = f"; about {scales.far:.1%} of them by far more" if scales.far else ""
+    return f"By {name}, segments differ (standard deviation, in log-odds): {' and '.join(parts)}{far}."
+
+
+def _in_words(fitted: BinaryCalibrator) -> str:
+    return f"chose {fitted.choice_}" if isinstance(fitted, AutoCalibrator) else repr(fitted.map_)

@@ -1,0 +1,141 @@
+r"""Curves of the log-odds as tables of straight pieces, fine enough that no eye sees them, and their averages.
+
+Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrant.arrays import Kind
+from calibrant.maps import LARGEST, BetaMap, LogitAffineMap, Map, PiecewiseLinearMap
+from calibrant.numerics import CLAMP, LOG_ODDS_LIMIT, Floats, expit, logit
+from calibrant.tallies import Tally
+
+TABLE_ERROR, OUTER_ERROR, FEWEST_NODES, MOST_NODES = 4e-4, 5e-3, 20, 1000
+"""Error of a table in log-odds, within the range of the scores and beyond it, and how many nodes it takes."""
+
+IDENTITY = LogitAffineMap(1.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Log-odds over positions x = centre + half u, where u is -1 and 1 at the ends of the data."""
+
+    kind: Kind
+    centre: float
+    half: float
+    knots: Floats
+    """Positions u between which the curve is smooth."""
+
+    def at(self, u: Floats) -> tuple[Floats, Floats, Floats]:
+        """Value, slope and change of slope."""
+        raise NotImplementedError
+
+    def positions(self, u: Floats) -> Floats:
+        """The log-odds, or real scores, at some positions."""
+        return self.centre + self.half * u
+
+    def scores(self, u: Floats) -> Floats:
+        """The scores at some positions."""
+        x = self.positions(u)
+        return expit(x) if self.kind == "probability" else np.clip(x, -LARGEST, LARGEST)
+
+    def ends(self) -> tuple[float, float]:
+        """How far the table goes: all log-odds of scores, or the range of real scores and as much again beside it."""
+        if self.kind == "real":
+            return -3.0, 3.0
+        limit = float(logit(np.array(1.0 - CLAMP)))
+        low, high = (-limit - self.centre) / self.half, (limit - self.centre) / self.half
+        return (low, high) if self.kind == "probability" else (min(low, -1.0), max(high, 1.0))
+
+    def fine(self) -> Floats:
+        """Positions close enough together to judge the curve by: between knots, on its straight ends, and evenly."""
+        low, high = self.ends()
+        parts = [np.linspace(low, high, 500), _subdivided(self.knots, 25)]
+        for side, end in ((-1.0, 0), (1.0, -1)):
+            value, slope, _ = (float(part[0]) for part in self.at(self.knots[end : end + 1 or None]))
+            if slope > 0.0:
+                reach = max(LOG_ODDS_LIMIT - side * value, 0.0) / slope
+                parts.append(self.knots[end] + side * min(reach, high - low) * np.linspace(0.0, 1.0, 200))
+        return np.unique(np.clip(np.concatenate(parts), low, high))
+
+
+@dataclass(frozen=True, eq=False)
+class BetaCurve(Curve):
+    r"""The log-odds of a beta map, :math:`a \log s - b \log(1 - s) + c`; a = b is an affine one."""
+
+    a: float
+    b: float
+    c: float
+
+    @classmethod
+    def of(cls, fitted: LogitAffineMap | BetaMap, tally: Tally) -> BetaCurve:
+        """The curve of a fitted map, over the range of the scores."""
+        ends = tally.scores[[0, -1]]
+        low, high = logit(ends) if tally.kind == "probability" else ends
+        half = max(float(high / 2 - low / 2), 1.0)
+        given = (fitted.slope, fitted.slope, fitted.intercept) if isinstance(fitted, LogitAffineMap) else None
+        a, b, c = given or (fitted.a, fitted.b, fitted.c)  # type: ignore[union-attr]
+        return cls(tally.kind, float(low / 2 + high / 2), half, np.linspace(-1.0, 1.0, 24), a, b, c)
+
+    def at(self, u: Floats) -> tuple[Floats, Floats, Floats]:
+        """Value, slope and change of slope."""
+        x = self.positions(u)
+        s = expit(x)
+        value = self.b * np.logaddexp(0.0, x) - self.a * np.logaddexp(0.0, -x) + self.c
+        slope = self.half * (self.a * (1.0 - s) + self.b * s)
+        return value, slope, self.half**2 * (self.b - self.a) * s * (1.0 - s)
+
+
+def tabulate(curve: Curve) -> PiecewiseLinearMap:
+    r"""The curve as straight pieces of the probability over the score.
+
+    With log-odds :math:`f(u)` of a probability p at a score s(u), a straight piece of width h is off by at most about
+    :math:`E h^2 / 8` in log-odds, :math:`E = |f'' + (1 - 2p) f'^2 - f' s'' / s'|`, so nodes lie with density
+    :math:`\sqrt{E}`. Over log-odds :math:`s'' / s' = (1 - 2s) x'`; over real scores it is 0.
+    """
+    fine = curve.fine()
+    middle, width = (fine[1:] + fine[:-1]) / 2, np.diff(fine)
+    value, slope, bend = curve.at(middle)
+    error = bend + (1.0 - 2.0 * expit(value)) * slope**2
+    if curve.kind == "probability":
+        error -= slope * curve.half * (1.0 - 2.0 * curve.scores(middle))
+    allowed = np.where(np.abs(middle) < 1.0, TABLE_ERROR, OUTER_ERROR)
+    density = np.where(np.abs(value) < LOG_ODDS_LIMIT, np.sqrt(np.abs(error) / (8.0 * allowed)), 0.0)
+    reached = np.append(0.0, np.cumsum(density * width + FEWEST_NODES / len(width)))
+    count = min(MOST_NODES, int(np.ceil(reached[-1])) + 1)
+    nodes = np.interp(np.linspace(0.0, reached[-1], count), reached, fine)
+    scores, values = curve.scores(nodes), np.maximum.accumulate(expit(curve.at(nodes)[0]))
+    new = np.append(True, scores[1:] > scores[:-1])
+    return PiecewiseLinearMap(scores[new], values[new])
+
+
+def averaged(maps: Sequence[Map], weights: Floats, tally: Tally) -> PiecewiseLinearMap:
+    """The weighted mean of maps as one table: exact where they are tables, else as fine as a table is.
+
+    A mean of maps that do not fall does not fall, and it rises wherever one of them does.
+    """
+    tables = [_as_table(each, tally) for each in maps]
+    knots = np.unique(np.concatenate([table.knots for table in tables]))
+    values = np.einsum("k,kc->c", weights, np.stack([table.apply(knots) for table in tables]))
+    return PiecewiseLinearMap(knots, np.maximum.accumulate(np.clip(values, 0.0, 1.0)))
+
+
+def _as_table(fitted: Map, tally: Tally) -> PiecewiseLinearMap:
+    if isinstance(fitted, PiecewiseLinearMap):
+        return fitted
+    if fitted == IDENTITY:
+        ends = np.array([CLAMP, 1.0 - CLAMP])
+        return PiecewiseLinearMap(ends, ends)
+    if isinstance(fitted, LogitAffineMap | BetaMap):
+        return tabulate(BetaCurve.of(fitted, tally))
+    raise TypeError(f"a {type(fitted).__name__} is no smooth curve or table")
+
+
+def _subdivided(breaks: Floats, times: int) -> Floats:
+    """Each gap cut into so many equal parts."""
+    return np.interp(np.arange((len(breaks) - 1) * times + 1) / times, np.arange(len(breaks)), breaks)

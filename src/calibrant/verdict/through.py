@@ -1,0 +1,144 @@
+"""Scores that pass through a calibration before they are judged, and whether it was fitted to the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import InputError, Kind, Rows
+from calibrant.calibrators.folds import FOLDS, random_folds
+from calibrant.export.document import Calibration, as_calibration
+from calibrant.guarantees.overlap import Overlap
+from calibrant.maps import Map
+from calibrant.tallies import GroupedTally, Tally
+from calibrant.verdict.evidence import Columns, Seen
+
+
+@dataclass(frozen=True)
+class Through:
+    """A calibration, and the calibrator that can be fitted anew, where there is one."""
+
+    calibration: Calibration
+    calibrator: Any = None
+
+    @classmethod
+    def of(cls, given: Any) -> Through:
+        """From a fitted calibrator, a calibration, a classifier that holds one, or a map."""
+        calibration = as_calibration(given)
+        again = hasattr(given, "fit_tally") and hasattr(given, "get_params") and not calibration.map.columns
+        return cls(calibration, given if again else None)
+
+    def kind(self, kind: Kind | None) -> Kind:
+        """What the scores are: what the calibration takes."""
+        if kind is not None and kind != self.calibration.kind:
+            raise InputError(
+                f"kind={kind!r} is not what the calibration takes, {self.calibration.kind!r}: leave it out"
+            )
+        return self.calibration.kind
+
+    # -------------------------------------------------------------------------------------------------------- rows
+
+    def rows(self, rows: Rows, columns: Columns, random_state: int) -> tuple[Rows, Columns, Seen]:
+        """Rows of calibrated probabilities with their columns; cross-fitted where the map has seen all of them.
+
+        Rows that no map can be fitted for, the earliest in time, are left out.
+        """
+        overlap = self._overlap(Tally.from_rows(rows))
+        again = self._crossfitted(rows, random_state) if overlap is not None and overlap.whole else None
+        seen = Seen(None if overlap is None else overlap.share, again is not None)
+        if again is None:
+            groups = {name: columns[name] for name in self.calibration.map.columns if name in columns}
+            again = self.calibration.map.apply(rows.scores, groups or None)
+        kept = np.isfinite(again)
+        if not kept.any():
+            raise InputError("the calibration gives no row a probability: are its groups those of these rows?")
+        notes = ("", *rows.notes, *_left_out(kept))  # the first is about the kind of the scores, and told by nobody
+        made = Rows(
+            scores=np.asarray(again[kept], dtype=np.float64),
+            labels=rows.labels[kept],
+            weights=None if rows.weights is None else rows.weights[kept],
+            counts=rows.counts,
+            groups=None if rows.groups is None else rows.groups[kept],
+            time=None if rows.time is None else rows.time[kept],
+            kind="probability",
+            notes=notes,
+        )
+        return made, {name: column[kept] for name, column in columns.items()}, seen
+
+    def _crossfitted(self, rows: Rows, random_state: int) -> NDArray[Any] | None:
+        if self.calibrator is None:
+            return None
+        from calibrant.calibrators.crossfit import crossfit  # here, so that verdicts load no scikit-learn
+
+        rarer = int(min(rows.labels.sum(), len(rows.labels) - rows.labels.sum()))
+        order = np.lexsort((rows.labels, rows.scores))  # so that parts do not depend on the order of the rows
+        name, apart = ("time", rows.time) if rows.groups is None else ("groups", rows.groups)
+        side: dict[str, Any] = {name: None if apart is None else apart[order]}
+        out = np.full(len(order), np.nan)
+        try:
+            out[order] = crossfit(
+                self.calibrator,
+                rows.scores[order],
+                rows.labels[order],
+                None if rows.weights is None else rows.weights[order],
+                cv=max(min(FOLDS, rarer), 2) if apart is None else FOLDS,
+                weights="counts" if rows.counts else "importance",
+                kind=rows.kind,
+                random_state=random_state,
+                **side,
+            )
+        except InputError:  # too few rows of a class, groups or moments to set some apart
+            return None
+        return out
+
+    # ----------------------------------------------------------------------------------------------------- tallies
+
+    def tallies(
+        self, given: Tally | GroupedTally, random_state: int
+    ) -> tuple[Tally | GroupedTally, tuple[Tally, ...], Seen]:
+        """The tally of calibrated probabilities, its random parts where they were cross-fitted, and what is known."""
+        whole = given.total() if isinstance(given, GroupedTally) else given
+        if whole.kind != self.calibration.kind:
+            raise InputError(f"the tally holds {whole.kind} scores, and the calibration takes {self.calibration.kind}")
+        overlap = self._overlap(whole)
+        share = None if overlap is None else overlap.share
+        if isinstance(given, GroupedTally):
+            return (
+                GroupedTally({key: _mapped(each, self.calibration.map) for key, each in given.items()}),
+                (),
+                Seen(share),
+            )
+        parts: tuple[Tally, ...] = ()
+        if overlap is not None and overlap.whole and self.calibrator is not None and given.counts:
+            parts = self._parts(random_folds(given, random_state))
+        if parts:
+            return reduce(Tally.__add__, parts), parts, Seen(share, crossfitted=True)
+        return _mapped(given, self.calibration.map), (), Seen(share)
+
+    def _parts(self, folds: tuple[Tally, ...]) -> tuple[Tally, ...]:
+        from sklearn.base import clone  # here, so that verdicts load no scikit-learn
+
+        others = [[fold for other, fold in enumerate(folds) if other != place] for place in range(len(folds))]
+        if len(folds) < 2:
+            return ()
+        fitted = [clone(self.calibrator).fit_tally(reduce(Tally.__add__, rest)).map_ for rest in others]
+        return tuple(_mapped(fold, each) for fold, each in zip(folds, fitted, strict=True))
+
+    def _overlap(self, judged: Tally) -> Overlap | None:
+        data = self.calibration.provenance
+        return None if data is None else data.overlap(judged)
+
+
+def _mapped(tally: Tally, fitted: Map) -> Tally:
+    probabilities = np.asarray(fitted.apply(tally.scores), dtype=np.float64)
+    plain = replace(tally.cells, keys=probabilities, offset=None, scores=None)
+    return Tally(plain.merged(probabilities, None), counts=tally.counts, whole=tally.whole)
+
+
+def _left_out(kept: NDArray[np.bool_]) -> tuple[str, ...]:
+    missing = int(len(kept) - kept.sum())
+    return (f"{missing:,} of {len(kept):,} rows have no probability and are left out",) if missing else ()

@@ -1,0 +1,49 @@
+"""`calibrant check --map`: the answer is about calibrated scores, and fitted rows are known again."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from tests.cli.conftest import write
+
+import calibrant as cb
+
+
+def rows(n: int, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    scores = rng.beta(2, 5, n)
+    return {"score": scores, "label": (rng.random(n) < scores / (scores + 3 * (1 - scores))).astype(int)}
+
+
+@pytest.fixture
+def mapped(here):
+    """The folder with rows that a map was fitted to, and others."""
+    old, new = rows(6000, 1), rows(20_000, 2)
+    write(old, str(here / "old.parquet"))
+    write(new, str(here / "new.parquet"))
+    cb.PlattScaling().fit(old["score"], old["label"]).save(here / "map.json")
+    return new
+
+
+def test_the_answer_is_about_what_the_map_makes_of_the_scores(run, mapped, here):
+    assert run("check", "new.parquet").exit_code == 10
+    done = run("check", "new.parquet", "--map", "map.json", "--json")
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    assert told == cb.check(mapped["score"], mapped["label"], calibration=cb.load(here / "map.json")).to_dict()
+    assert told["in_sample"] is False
+
+
+def test_rows_that_the_map_was_fitted_to_are_not_called_calibrated(run, mapped):
+    done = run("check", "old.parquet", "-m", "map.json")
+    assert done.exit_code == 11
+    assert done.stdout.startswith("In-sample: about 100 % of these rows were used to fit the map")
+    assert "CANNOT TELL YET: the map has seen these rows; judge it on others." in done.stdout
+
+
+def test_a_map_that_is_not_there_is_told(run, mapped):
+    done = run("check", "new.parquet", "--map", "other.json")
+    assert done.exit_code == 1
+    assert "the map other.json does not exist" in done.stderr

@@ -1,0 +1,167 @@
+"""Cross Venn-Abers: the merge by hand, folds of its own, weights, and scikit-learn's checks."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_matrix, csr_matrix
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from calibrant import Calibration, Refusal, VennAbers, load
+from calibrant.calibrators.cross_venn import CrossVennAbers
+from calibrant.calibrators.venn import merged_pairs
+
+
+def sample(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, (X[:, 0] + 0.5 * X[:, 1] + rng.logistic(size=n) > 0.3).astype(int)
+
+
+class FirstColumn(ClassifierMixin, BaseEstimator):
+    """A model that gives out the first column, whatever it is fitted to."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FirstColumn:
+        self.classes_ = np.unique(y)
+        self.weight_ = sample_weight
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return np.column_stack([1.0 - X[:, 0], X[:, 0]])
+
+
+def test_pairs_are_merged_by_geometric_means():
+    # folds (0.2, 0.5) and (0.6, 0.8): q0 = sqrt(0.8 * 0.4), p1 = sqrt(0.5 * 0.8), p = p1 / (q0 + p1)
+    p0, p1, point = merged_pairs(np.array([[0.2], [0.6]]), np.array([[0.5], [0.8]]))
+    assert p0[0] == pytest.approx(1 - 0.32**0.5, abs=1e-15)
+    assert p1[0] == pytest.approx(0.4**0.5, abs=1e-15)
+    assert point[0] == pytest.approx(0.4**0.5 / (0.32**0.5 + 0.4**0.5), abs=1e-15)
+
+
+def test_folds_that_agree_give_the_inductive_forecast():
+    # both folds hold the rows 0, 1, 0, 1 at 0.1 to 0.4, for which 0.25 has the pair 1/3, 2/3
+    X = np.tile([[0.1], [0.2], [0.3], [0.4]], (2, 1))
+    y = np.tile([0, 1, 0, 1], 2)
+    model = CrossVennAbers(FirstColumn(), cv=KFold(2)).fit(X, y)
+    alone = VennAbers().fit(X[:4, 0], y[:4])
+    probes = np.linspace(0.0, 1.0, 41)[:, np.newaxis]
+    np.testing.assert_allclose(model.predict_proba(probes)[:, 1], alone.transform(probes[:, 0]), rtol=0, atol=1e-15)
+    for merged, one in zip(model.pair(probes), alone.interval(probes[:, 0]), strict=True):
+        np.testing.assert_allclose(merged, one, rtol=0, atol=1e-15)
+    assert model.pair([[0.25]])[0][0] == pytest.approx(1 / 3, abs=1e-15)
+
+
+def test_each_fold_calibrates_the_model_that_did_not_see_it():
+    X, y = sample()
+    model = CrossVennAbers(GaussianNB(), cv=3).fit(X, y)
+    pairs = []
+    for train, test in StratifiedKFold(3).split(X, y):
+        inner = GaussianNB().fit(X[train], y[train])
+        held = VennAbers().fit(inner.predict_proba(X[test])[:, 1], y[test])
+        pairs.append(held.interval(inner.predict_proba(X)[:, 1]))
+    p0, p1 = (np.array(each) for each in zip(*pairs, strict=True))
+    q0, q1 = (1 - p0).prod(axis=0) ** (1 / 3), p1.prod(axis=0) ** (1 / 3)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], q1 / (q0 + q1), rtol=0, atol=1e-12)
+    assert len(model.estimators_) == len(model.calibrators_) == 3
+
+
+def test_counts_are_repetition_for_models_and_maps():
+    X, y = sample(120)
+    counts = np.random.default_rng(3).integers(0, 4, 120)
+    groups = np.arange(120) % 3
+    repeated = np.repeat(np.arange(120), counts)
+    whole = CrossVennAbers(GaussianNB(), cv=list(GroupKFold(3).split(X, y, groups)), weights="counts")
+    again = clone(whole).set_params(cv=list(GroupKFold(3).split(X[repeated], y[repeated], groups[repeated])))
+    weighted = whole.fit(X, y, counts).predict_proba(X)[:, 1]
+    np.testing.assert_allclose(weighted, again.fit(X[repeated], y[repeated]).predict_proba(X)[:, 1], atol=1e-9)
+
+
+def test_weights_of_the_training_rows_reach_the_model():
+    X, y = sample(60)
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 60)
+    X[:, 0] = np.random.default_rng(2).random(60)
+    model = CrossVennAbers(FirstColumn(), cv=KFold(2)).fit(X, y, weight)
+    np.testing.assert_array_equal(model.estimators_[0].weight_, weight[30:])
+    assert model.calibrators_[0].provenance_.n == pytest.approx(weight[:30].sum())
+    assert CrossVennAbers(FirstColumn(), cv=KFold(2)).fit(X, y).estimators_[0].weight_ is None
+
+
+@pytest.mark.parametrize("names", [("no", "yes"), ("yes", "no"), (-1, 1), (False, True)])
+def test_labels_keep_their_names_and_order(names):
+    X, y = sample()
+    labels = np.array(names)[y]
+    model = CrossVennAbers(LogisticRegression()).fit(X, labels)
+    np.testing.assert_array_equal(model.classes_, np.unique(labels))
+    p = model.predict_proba(X)
+    assert ((p > 0.0) & (p < 1.0)).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert (model.predict(X) == labels).mean() > 0.65
+
+
+def test_a_decision_function_and_sparse_rows_are_enough():
+    X, y = sample()
+    dense = CrossVennAbers(RidgeClassifier()).fit(X, y)
+    assert dense.calibrators_[0].provenance_.kind == "real"
+    for sparse in (csr_matrix, csc_matrix):
+        p = CrossVennAbers(LogisticRegression()).fit(sparse(X), y).predict_proba(sparse(X))
+        assert p.shape == (400, 2)
+
+
+def test_folds_that_disagree_cross_their_pair():
+    # two heaps in which the halves see opposite labels: each half is sure of the other's opposite
+    X = np.full((200, 1), 0.5)
+    y = np.r_[np.zeros(90), np.ones(10), np.ones(90), np.zeros(10)].astype(int)
+    p0, p1 = CrossVennAbers(FirstColumn(), cv=KFold(2)).fit(X, y).pair([[0.5]])
+    assert p0[0] > p1[0]
+
+
+def test_what_cannot_be_fitted_is_refused():
+    X = sample(40)[0]
+    with pytest.raises(ValueError, match="binary"):
+        CrossVennAbers(LogisticRegression()).fit(X, np.arange(40) % 3)
+    with pytest.raises(ValueError, match="1 class"):
+        CrossVennAbers(LogisticRegression()).fit(X, np.zeros(40, int))
+    with pytest.raises(ValueError, match="lower cv"):
+        CrossVennAbers(LogisticRegression(), cv=KFold(2)).fit(X, np.repeat([0, 1], 20))
+    for call in (CrossVennAbers(LogisticRegression()).predict, CrossVennAbers(LogisticRegression()).pair):
+        with pytest.raises(NotFittedError):
+            call(X)
+
+
+def test_no_certificate_is_issued():
+    refusal = CrossVennAbers(LogisticRegression()).fit(*sample()).certificate(0.1)
+    assert isinstance(refusal, Refusal)
+    assert "loses what each of them is promised" in str(refusal)
+
+
+def test_either_probability_of_an_inductive_forecast_can_be_stored(tmp_path):
+    cal = VennAbers().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
+    for name, step in (("p0", cal.p0_), ("p1", cal.p1_)):
+        Calibration(step, cal.provenance_).save(tmp_path / f"{name}.json")
+    found = [load(tmp_path / f"{name}.json").transform([0.25, 0.4]) for name in ("p0", "p1")]
+    np.testing.assert_array_equal(found, cal.interval([0.25, 0.4]))
+
+
+# Scores of one row and of many differ in the last bit, and a Venn-Abers map jumps at the very scores it was fitted to.
+JUMPS = ("check_methods_subset_invariance", "check_sample_weight_equivalence_on_sparse_data")
+
+
+def test_scikit_learns_checks():
+    model = CrossVennAbers(LogisticRegression(), cv=3)
+    done = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for estimator, check in estimator_checks_generator(model):
+            if check.func.__name__ in JUMPS or "array_api" in check.func.__name__:
+                continue
+            check(estimator)
+            done += 1
+    assert done > 40

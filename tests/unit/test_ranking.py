@@ -1,0 +1,188 @@
+"""What maps do to the order of the scores, and what a calibrator says about few rows."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import calibrant
+from calibrant.calibrators.candidates import CANDIDATES
+from calibrant.calibrators.ranking import Ranking
+from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, PiecewiseLinearMap, StepMap
+from calibrant.metrics import auc
+from calibrant.numerics import Grid
+from calibrant.tallies import Tally
+
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+
+
+def world(n: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    scores = rng.beta(2, 5, n)
+    return scores, (rng.random(n) < scores).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "said"),
+    [
+        (LogitAffineMap(0.5, 1.0), "Ranking unchanged."),
+        (BetaMap(0.5, 2.0, 1.0), "Ranking unchanged."),
+        (PiecewiseLinearMap([0.0, 0.5, 1.0], [0.1, 0.2, 0.9]), "Ranking unchanged."),
+        # pairs of an event and another row: (0.2, 0.1), (0.2, 0.3), (0.4, 0.1), (0.4, 0.3); three of four in order
+        (StepMap([0.25], [0.1, 0.6]), "Ties cost 0.2500 of AUC (0.7500 to 0.5000)."),
+        (
+            StepMap([0.15, 0.35], [0.1, 0.4, 0.8]),
+            "Ties add 0.1250 to the AUC of the fitted rows (0.7500 to 0.8750); expect no gain on others.",
+        ),
+        (StepMap([0.35], [0.1, 0.6]), "Ties leave the AUC as it is (0.7500 to 0.7500)."),
+        (
+            LogitAffineMap(-1.0, 0.0),
+            "Ranking reversed: higher scores get lower probabilities (AUC 0.7500 to 0.2500).",
+        ),
+        (
+            StepMap([0.25], [0.6, 0.1]),
+            "Ranking reversed: higher scores get lower probabilities (AUC 0.7500 to 0.5000).",
+        ),
+        # 0.1 -> 0.1, 0.2 -> 0.6, 0.3 and 0.4 -> 0.3: 0.2 wins two pairs, 0.4 one and a half
+        (
+            StepMap([0.15, 0.25], [0.1, 0.6, 0.3]),
+            "Ranking changed: some higher scores get lower probabilities (AUC 0.7500 to 0.8750).",
+        ),
+        (LogitAffineMap(0.0, 1.0), "Ranking lost: all scores get one probability (AUC 0.7500 to 0.5000)."),
+        (PiecewiseLinearMap([0.2, 1.0], [0.2, 0.9]), "Ties cost 0.1250 of AUC (0.7500 to 0.6250)."),
+    ],
+)
+def test_a_map_says_what_it_does_to_four_rows(fitted, said):
+    assert str(Ranking.of(fitted, Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]))) == said
+
+
+@pytest.mark.parametrize("grid", [None, Grid()])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_areas_are_those_of_the_metric(grid, weighted):
+    scores, y = world(50_000)
+    scores = scores.round(4)
+    weights = np.random.default_rng(1).random(len(y)) if weighted else None
+    tally = Tally.from_arrays(scores, y, weights, grid=grid)
+    fitted = calibrant.HistogramBinning(7).fit_tally(tally).map_
+    found = Ranking.of(fitted, tally)
+    assert found.before == pytest.approx(auc(tally).value, rel=1e-12)
+    assert found.after == pytest.approx(auc(fitted.apply(scores), y, weights).value, rel=1e-3 if grid else 1e-12)
+
+
+def test_the_same_function_written_otherwise_gives_the_same_ranking():
+    """Steps are looked up by their knots, and a composition cell by cell."""
+    tally = Tally.from_arrays(*world(100_000))
+    steps = StepMap([0.1, 0.2, 0.4], [0.1, 0.3, 0.2, 0.7])
+    composed = ComposeMap((steps, PiecewiseLinearMap([0.0, 1.0], [0.0, 1.0])))
+    one, other = Ranking.of(steps, tally), Ranking.of(composed, tally)
+    assert one.order == other.order == "mixed"
+    assert (one.before, one.after) == pytest.approx((other.before, other.after), rel=1e-12)
+
+
+def test_one_class_has_no_area():
+    found = Ranking.of(StepMap([0.5], [0.1, 0.2]), Tally.from_arrays([0.1, 0.2, 0.8], [0, 0, 0]))
+    assert str(found) == "Some scores get one probability (one class, so no AUC)."
+    assert json.loads(json.dumps(found.to_dict())) == {"order": "ties", "before": None, "after": None}
+    assert math.isnan(found.after)
+
+
+def test_bins_without_mean_scores_are_ranked_by_where_they_begin():
+    tally = Tally.from_table([10, 20, 30], [1, 5, 20], edges=[0.2, 0.6])
+    cal = calibrant.HistogramBinning().fit_tally(tally)
+    assert str(cal.ranking_) == "Ranking unchanged."
+
+
+def test_every_calibrator_prints_its_ranking():
+    scores, y = world()
+    for name in ("PlattScaling", "IsotonicCalibrator", "HistogramBinning", "SplineCalibrator", "AutoCalibrator"):
+        cal = getattr(calibrant, name)().fit(scores, y)
+        assert f"\n  {cal.ranking_}\n" in str(cal)
+    assert calibrant.IsotonicCalibrator().fit(scores, y).ranking_.order == "unchanged"
+    falling = calibrant.PlattScaling(increasing=False).fit(1 - scores, y)
+    assert falling.ranking_.order == "reversed"
+
+
+# --------------------------------------------------------------------------------------------------------- few rows
+
+
+@pytest.mark.parametrize(
+    ("name", "rung"),
+    [("IsotonicCalibrator", "isotonic"), ("SplineCalibrator", "spline"), ("BayesianBinning", "binning"),
+     ("VennAbers", "isotonic")],
+)  # fmt: skip
+def test_a_rich_map_on_few_rows_says_so(name, rung):
+    least = CANDIDATES[rung].least
+    few, y = world(int(least))  # about 29 % events
+    cal = getattr(calibrant, name)().fit(few, y)
+    said = [note for note in cal.notes_ if "for a map this rich" in note]
+    assert len(said) == 1
+    assert said[0].startswith(f"{y.sum():,} rows of the rarer class are few")
+    assert said[0].endswith(f"from {least:,.6g} on")
+    assert f"note: {said[0]}" in str(cal)
+    many = getattr(calibrant, name)().fit(*world(int(5 * least)))
+    assert not any("for a map this rich" in note for note in many.notes_)
+
+
+def test_simple_maps_are_for_few_rows():
+    cal = calibrant.PlattScaling().fit(*world(40))
+    assert not any("rich" in note for note in cal.notes_)
+
+
+# ------------------------------------------------------------------------------------------------------------ states
+
+
+def test_a_choice_knows_its_state():
+    scores, y = world(4000, 3)
+    tenths = np.repeat(np.arange(1, 10) / 10, 400)
+    as_it_should = np.tile(np.arange(400), 9) < np.rint(400 * tenths)  # of 400 rows at s exactly 400 s are events
+    kept = calibrant.calibrate(tenths, as_it_should)
+    assert kept.state_ == kept.calibration_.provenance.state == "kept"
+    off = calibrant.calibrate(scores, np.random.default_rng(5).random(4000) < scores / (scores + 3 * (1 - scores)))
+    assert off.state_ == "calibrated"
+    few = calibrant.calibrate(scores[:6], [0, 1, 0, 0, 1, 0])
+    assert few.state_ == "uncalibrated"
+    assert str(few).startswith(
+        "Uncalibrated: 6 rows, 2 of the rarer class, are too few to compare anything, so the scores pass through as "
+        "they are.\n"
+    )
+    assert "Choosing and fitting" not in str(few)
+    assert few.transform(scores) == pytest.approx(scores, rel=1e-12)
+    assert calibrant.PlattScaling().fit(scores, y).state_ == "calibrated"
+
+
+def test_what_was_not_tried_is_told_with_the_rows_it_takes():
+    text = str(calibrant.calibrate(*world(400)))
+    assert "\n  Not tried: isotonic, binning, scaling-binning (from 1,000 rows of the rarer class on).\n" in text
+    text = str(calibrant.calibrate(*world(60)))
+    assert (
+        "Not tried: temperature, platt, beta (from 50), spline (from 100), isotonic, binning, scaling-binning "
+        "(from 1,000 rows of the rarer class on)."
+    ) in text
+    assert "Not tried" not in str(calibrant.calibrate(*world(400), candidates=["platt"]))
+
+
+def test_a_guarantee_is_a_choice():
+    scores, y = world(20_000)
+    assert calibrant.calibrate(scores, y, guarantee=(0.1, 0.1)).state_ == "calibrated"
+
+
+def test_rebalanced_training_gets_the_recipe_that_would_explain_it():
+    """True rates of 0.29 on average; scores as a model would give them that was trained with odds times 50."""
+    scores, y = world(4000)
+    hints = calibrant.check(scores / (scores + 0.02 * (1 - scores)), y).hints
+    assert any("Did you rebalance the classes for training? SamplingCorrection undoes it without" in h for h in hints)
+    rate = y.mean()
+    train = 50 * rate / (50 * rate + 1 - rate)  # odds of 50 times the true ones: 0.95
+    assert any(f"train_rate={train:.2g}, true_rate={rate:.3g})" in hint for hint in hints)
+
+
+def test_a_slope_that_no_recipe_explains_leaves_the_training_rate_open():
+    scores, _ = world(4000)
+    y = np.random.default_rng(2).random(4000) < 0.2 * scores
+    hints = calibrant.check(scores, y).hints
+    assert any("SamplingCorrection(train_rate=..., true_rate=0.0" in hint for hint in hints)
+    low = calibrant.check(scores**4, np.random.default_rng(2).random(4000) < scores).hints
+    assert any("Did you rebalance" in hint and "do the labels mean" in hint for hint in low)
