@@ -49,6 +49,7 @@ bench: venv
 	$(BIN)/python benchmarks/significance.py --quick
 	$(BIN)/python benchmarks/store.py --quick --gate
 	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 3
+	$(BIN)/python -W ignore benchmarks/quality.py --quick --gate --jobs 2
 
 test: venv
 	$(BIN)/python -m pytest

@@ -67,6 +67,9 @@ Line = tuple[str, str, int, str, float, float]
 HELD = 1e-7
 """Probabilities are held this far from 0 and 1 before the log loss is taken, for every method alike."""
 
+MOST_HARM = 0.002
+"""Nats by which `calibrate` may be worse than the model as it is, in the mean of a data set and size."""
+
 TRAINING_SHARE, MOST_TRAINING_ROWS, MOST_SVM_ROWS = 0.4, 10_000, 3_000
 MOST_POOL_ROWS, MOST_TEST_ROWS, FEWEST_TEST_ROWS = 40_000, 20_000, 150
 SIZES, QUICK_SIZES = (100, 300, 1_000, 3_000, 10_000), (100, 300)
@@ -337,20 +340,45 @@ def table(title: str, found: pd.DataFrame) -> str:
 
 def worst(found: pd.DataFrame) -> str:
     """Where `calibrate` lost most against the model as it is, by data set and size, averaged over base models."""
-    by_set = found.pivot_table(index=["set", "size"], columns="method", values="log loss")
-    change = (by_set["calibrate"] - by_set["keep the model"]).sort_values(ascending=False)
-    told = [f"  {name}, {size:,} rows: {value:+.5f}" for (name, size), value in change.head(5).items()]
+    told = [f"  {name}, {size:,} rows: {value:+.5f}" for (name, size), value in _against_keeping(found).head(5).items()]
     return "\n".join(["calibrate less the model as it is, in log loss, where it does worst:", *told])
+
+
+def _against_keeping(found: pd.DataFrame) -> pd.Series:
+    by_set = found.pivot_table(index=["set", "size"], columns="method", values="log loss")
+    return (by_set["calibrate"] - by_set["keep the model"]).sort_values(ascending=False)
+
+
+def failures(found: pd.DataFrame) -> list[str]:
+    """Where `calibrate` is not first in mean rank of the log loss, or within its standard error, or does harm."""
+    told = [
+        f"{name}, {size:,} rows: worse than the model by {value:.5f}"
+        for (name, size), value in _against_keeping(found).items()
+        if value > MOST_HARM
+    ]
+    for title, part in [("all sizes", found), *((f"{size:,} rows", part) for size, part in found.groupby("size"))]:
+        wide = part.pivot(index=["set", "model", "size"], columns="method", values="log loss").dropna()
+        places = pd.DataFrame(ranks(wide.to_numpy()), columns=wide.columns)
+        first = places.mean().idxmin()
+        behind = places["calibrate"] - places[first]
+        if behind.mean() > behind.sem():
+            told.append(
+                f"{title}: rank {places['calibrate'].mean():.2f}, behind {first} with {places[first].mean():.2f}"
+            )
+    return told
 
 
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two data sets of scikit-learn, two sizes, few repetitions")
+    parser.add_argument(
+        "--quick", action="store_true", help="two data sets of scikit-learn, two sizes, 5 repetitions"
+    )
     parser.add_argument("--peers", action="store_true", help="the peers alone: betacal, probcal, probmetrics")
     parser.add_argument("--cache", type=Path, help="folder that keeps the scores of base models")
     parser.add_argument("--store", type=Path, help="CSV file that the losses are written to")
     parser.add_argument("--read", nargs="+", type=Path, help="CSV files of losses; nothing is run")
+    parser.add_argument("--gate", action="store_true", help="exit code 1 unless `calibrate` is first and does no harm")
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--models", nargs="+", choices=list(MODELS))
     parser.add_argument("--methods", nargs="+")
@@ -364,8 +392,14 @@ def main() -> None:
     for size, part in found.groupby("size"):
         print("\n" + table(f"{size:,} calibration rows", part))
     print("\n" + table("all sizes", found))
-    if {"calibrate", "keep the model"} <= set(found["method"]):
-        print("\n" + worst(found))
+    if not {"calibrate", "keep the model"} <= set(found["method"]):
+        return
+    print("\n" + worst(found))
+    missed = failures(found)
+    fine = "calibrate is first, or within one standard error, at every size, and does no harm"
+    print("\n" + "\n".join(missed or [fine]))
+    if given.gate and missed:
+        sys.exit(1)
 
 
 def run(given: argparse.Namespace) -> pd.DataFrame:

@@ -42,7 +42,7 @@ _HOMES = {
     "VennAbers": "calibrators.venn_abers",
     "Verdict": "verdict",
     "bayes_action": "decisions",
-    "calibrate": "calibrators.select",
+    "calibrate": "calibrators.calibrate",
     "check": "verdict",
     "compare": "verdict",
     "crossfit": "calibrators.crossfit",

@@ -758,3 +758,14 @@ def test_walking_forward_never_looks_ahead():
 def test_a_split_that_cannot_be_is_refused(ask):
     with pytest.raises(InputError):
         ask()
+
+
+@pytest.mark.parametrize("sides", [{"groups": np.arange(1200) % 60}, {"time": np.arange(1200)}])
+def test_a_guarantee_is_refused_where_no_theorem_covers_the_rows(sides):
+    with pytest.raises(InputError, match="a guarantee is for independent rows"):
+        calibrate(*sample(), guarantee=(0.2, 0.1), **sides)
+
+
+def test_a_guarantee_is_refused_for_importance_weights():
+    with pytest.raises(InputError, match="a guarantee is for rows that count alike"):
+        calibrate(*sample(), np.linspace(0.5, 2.0, 1200), guarantee=(0.2, 0.1))

@@ -53,8 +53,6 @@ class Candidate:
     name: str
     fit: Callable[[Tally], Map]
     least: float = 0.0
-    below: float = float("inf")
-    """Rows of the rarer class from which on it is tried no more."""
     rows: float = 0.0
     kinds: tuple[Kind, ...] = ("probability", "logit", "real")
 
@@ -64,9 +62,7 @@ class Candidate:
             return f"not for {facts.kind} scores"
         if facts.rows < self.rows:
             return f"from {self.rows:,.6g} rows on"
-        if facts.rarer < self.least:
-            return f"from {self.least:,.6g} rows of the rarer class on"
-        return f"below {self.below:,.6g} rows of the rarer class" if facts.rarer >= self.below else ""
+        return f"from {self.least:,.6g} rows of the rarer class on" if facts.rarer < self.least else ""
 
 
 # ----------------------------------------------------------------------------------------------------------- the choice

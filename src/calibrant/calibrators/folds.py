@@ -21,10 +21,6 @@ FOLDS, PERIODS = 5, 8
 SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 0), ("right", 1))
 """How the first and the last moment of a stretch are found."""
 
-MOST_CELLS = 1 << 17
-"""Tallies of more distinct scores than this are compared on a grid, where scores that agree to a thousandth share a
-cell."""
-
 PER_ROW = 2.0**53
 """The largest number of effective rows that a cell of importance weights is taken to hold."""
 

@@ -16,7 +16,7 @@ from calibrant.arrays.columns import check_option, refuse_names
 from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator
 from calibrant.calibrators.candidates import BLEND, CANDIDATES, REAL_BLEND
 from calibrant.calibrators.choosing import Blend, Candidate, Compared, Selection, select
-from calibrant.calibrators.folds import MOST_CELLS, Folds
+from calibrant.calibrators.folds import Folds
 from calibrant.calibrators.losses import NAMES, Loss
 from calibrant.calibrators.promising import promised_bins
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
@@ -29,6 +29,9 @@ from calibrant.tallies import Tally
 COMPARED = Grid(7)
 """Where candidates are compared when there are many scores: losses of scores that agree to one per cent differ by a few
 millionths, and twice as many cells would take half as long again."""
+
+MOST_EXACT = 1 << 14
+"""More distinct scores than this are compared there."""
 
 CHOSEN = (
     "the map was chosen among several, and fitted, on all of these rows, which no theorem here covers: pass "
@@ -94,7 +97,7 @@ class AutoCalibrator(BinaryCalibrator):
     -----
     Edges: scores of kind ``"real"`` are no probabilities, so Platt's map stands in for the model. Scores of 0 and 1 are
     moved to the log-odds clamp. With one part only, nothing is compared and the model is kept. Importance weights are
-    dealt to parts by what a row of their cell is worth. Above 131,072 distinct scores candidates are compared on a grid
+    dealt to parts by what a row of their cell is worth. Above 16,384 distinct scores candidates are compared on a grid
     of 8,192 cells; the chosen one is fitted to all scores.
     Guarantee: none without ``guarantee``; simulations put the cost on a calibrated model below 0.002 nats from 100 rows
     on (``tests/statistical/test_calibrate.py``). Certificates are refused after a choice on the same rows.
@@ -162,6 +165,8 @@ class AutoCalibrator(BinaryCalibrator):
             return super().fit(scores, y, sample_weight, **meant, sampling=sampling)
         if groups is not None and time is not None:
             raise InputError("groups and time cannot both split the rows: pass one of them")
+        if self.guarantee is not None:
+            raise InputError("a guarantee is for independent rows: leave groups and time out, or the guarantee")
         if score is not None or label is not None:
             if y is not None:
                 raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
@@ -185,6 +190,8 @@ class AutoCalibrator(BinaryCalibrator):
         self._check()
         self.bins_: Bins | None = None
         if self.guarantee is not None:
+            if not tally.counts:
+                raise InputError("a guarantee is for rows that count alike: leave sample_weight out, or the guarantee")
             chosen, self.bins_ = promised_bins(tally, self.guarantee, self.loss, self.cv, self.random_state)
             self._keep(chosen)
             return StepMap(self.bins_.knots, self.bins_.outputs).merged()
@@ -302,83 +309,18 @@ class AutoCalibrator(BinaryCalibrator):
         )
 
 
-def calibrate(
-    scores: Any,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | str | None = None,
-    *,
-    by: Any = None,
-    source: Any = None,
-    mode: Literal["shrink", "multicalibrate"] = "shrink",
-    candidates: Sequence[str | BinaryCalibrator] | None = None,
-    loss: Loss = "log",
-    cv: int = 5,
-    guarantee: tuple[float, float] | None = None,
-    random_state: int = 0,
-    score: str | None = None,
-    label: str | None = None,
-    weights: Literal["importance", "counts"] = "importance",
-    groups: ArrayLike | str | None = None,
-    time: ArrayLike | str | None = None,
-    positive: Any = None,
-    kind: Kind | None = None,
-    sampling: Sampling = "independent",
-) -> Any:
-    r"""The fitted :class:`AutoCalibrator`: what it chose, what that is worth on unseen rows, and the map.
-
-    ``scores`` are arrays with labels ``y``, a frame with ``score=`` and ``label=``, or a :class:`Tally` alone. What is
-    tried and how it is judged: see :class:`AutoCalibrator`; what describes the rows: see :meth:`AutoCalibrator.fit`.
-
-    With segments ``by``, a :class:`~calibrant.calibrators.segments.SegmentCalibrator` instead: the chosen map for all,
-    then what each segment's rows support beyond it; ``mode="multicalibrate"`` changes only segments that are provably
-    off. With ``source``, scores of different origin: a map for each, chosen on its own rows, and no probability for a
-    source with too few of them.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(3)
-    >>> scores = rng.beta(2, 5, 3000)
-    >>> cal = calibrate(scores, rng.random(3000) < scores)
-    >>> print("\n".join(str(cal).splitlines()[:2]))
-    AutoCalibrator() fitted to 3,000 probability scores with 846 events
-      Keep your model as it is: nothing that was tried is reliably better.
-    """
-    cal = AutoCalibrator(candidates, loss=loss, cv=cv, guarantee=guarantee, random_state=random_state)
-    given = {"score": score, "label": label, "positive": positive, "kind": kind, "groups": groups, "time": time}
-    if isinstance(scores, Tally):
-        given |= {"y": y, "sample_weight": sample_weight, "by": by, "source": source}
-        extra = [name for name, value in given.items() if value is not None]
-        if extra:
-            raise InputError(f"a tally holds its labels and weights already, but {extra[0]} was given: pass it alone")
-        return cal.fit_tally(scores, sampling=sampling)
-    if by is None and source is None:
-        return cal.fit(scores, y, sample_weight, weights=weights, sampling=sampling, **given)
-    refused = {"groups": groups, "time": time, "guarantee": guarantee}
-    extra = [name for name, value in refused.items() if value is not None]
-    if by is not None and source is not None:
-        extra = ["source"]
-    if extra:
-        raise InputError(f"{extra[0]} cannot be combined with {'by' if by is not None else 'source'}: pass one of them")
-    from calibrant.calibrators.segments import SegmentCalibrator  # here, as segments build on this module
-
-    segmented = SegmentCalibrator(cal, mode=mode if source is None else "separate", random_state=random_state)
-    known = {name: given[name] for name in ("score", "label", "positive", "kind")}
-    where = by if source is None else source
-    return segmented.fit(scores, y, where, sample_weight, weights=weights, sampling=sampling, **known)
-
-
 def _candidate(given: str | BinaryCalibrator) -> Candidate:
     if isinstance(given, BinaryCalibrator):
         return Candidate(repr(given), lambda tally: clone(given).fit_tally(tally).map_)
     if not isinstance(given, str) or given not in CANDIDATES:
         names = ", ".join(map(repr, CANDIDATES))
         raise InputError(f"candidates must hold calibrators or names among {names}, got {given!r}")
-    return replace(CANDIDATES[given], least=0.0, below=float("inf"), rows=0.0)
+    return replace(CANDIDATES[given], least=0.0, rows=0.0)
 
 
 def _comparable(tally: Tally) -> Tally:
     """The tally itself, or on a grid when it has so many scores that comparing would cost more than it tells."""
-    if tally.resolution != "exact" or tally.total <= MOST_CELLS or len(tally) <= MOST_CELLS:
+    if tally.resolution != "exact" or tally.total <= MOST_EXACT or len(tally) <= MOST_EXACT:
         return tally
     if tally.kind == "probability":
         return tally.coarsen(COMPARED)
@@ -386,7 +328,7 @@ def _comparable(tally: Tally) -> Tally:
 
 
 def _grid_of_rows(rows: Rows) -> Grid | None:
-    if len(rows.scores) <= MOST_CELLS:
+    if len(rows.scores) <= MOST_EXACT:
         return None
     if rows.kind == "probability":
         return COMPARED

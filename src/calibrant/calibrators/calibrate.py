@@ -1,0 +1,80 @@
+"""One line to calibrate: for all rows, by segment, or by the source of the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from calibrant.arrays import InputError, Kind
+from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.losses import Loss
+from calibrant.calibrators.segments import SegmentCalibrator
+from calibrant.calibrators.select import AutoCalibrator
+from calibrant.guarantees.provenance import Sampling
+from calibrant.tallies import Tally
+
+
+def calibrate(
+    scores: Any,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | str | None = None,
+    *,
+    by: Any = None,
+    source: Any = None,
+    mode: Literal["shrink", "multicalibrate"] = "shrink",
+    candidates: Sequence[str | BinaryCalibrator] | None = None,
+    loss: Loss = "log",
+    cv: int = 5,
+    guarantee: tuple[float, float] | None = None,
+    random_state: int = 0,
+    score: str | None = None,
+    label: str | None = None,
+    weights: Literal["importance", "counts"] = "importance",
+    groups: ArrayLike | str | None = None,
+    time: ArrayLike | str | None = None,
+    positive: Any = None,
+    kind: Kind | None = None,
+    sampling: Sampling = "independent",
+) -> Any:
+    r"""The fitted :class:`AutoCalibrator`: what it chose, what that is worth on unseen rows, and the map.
+
+    ``scores`` are arrays with labels ``y``, a frame with ``score=`` and ``label=``, or a :class:`Tally` alone. What is
+    tried and how it is judged: see :class:`AutoCalibrator`; what describes the rows: see :meth:`AutoCalibrator.fit`.
+
+    With segments ``by``, a :class:`~calibrant.calibrators.segments.SegmentCalibrator` instead: the chosen map for all,
+    then what each segment's rows support beyond it; ``mode="multicalibrate"`` changes only segments that are provably
+    off. With ``source``, scores of different origin: a map for each, chosen on its own rows, and no probability for a
+    source with too few of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(3)
+    >>> scores = rng.beta(2, 5, 3000)
+    >>> cal = calibrate(scores, rng.random(3000) < scores)
+    >>> print("\n".join(str(cal).splitlines()[:2]))
+    AutoCalibrator() fitted to 3,000 probability scores with 846 events
+      Keep your model as it is: nothing that was tried is reliably better.
+    """
+    cal = AutoCalibrator(candidates, loss=loss, cv=cv, guarantee=guarantee, random_state=random_state)
+    given = {"score": score, "label": label, "positive": positive, "kind": kind, "groups": groups, "time": time}
+    if isinstance(scores, Tally):
+        given |= {"y": y, "sample_weight": sample_weight, "by": by, "source": source}
+        extra = [name for name, value in given.items() if value is not None]
+        if extra:
+            raise InputError(f"a tally holds its labels and weights already, but {extra[0]} was given: pass it alone")
+        return cal.fit_tally(scores, sampling=sampling)
+    if by is None and source is None:
+        return cal.fit(scores, y, sample_weight, weights=weights, sampling=sampling, **given)
+    refused = {"groups": groups, "time": time, "guarantee": guarantee}
+    extra = [name for name, value in refused.items() if value is not None]
+    if by is not None and source is not None:
+        extra = ["source"]
+    if extra:
+        raise InputError(f"{extra[0]} cannot be combined with {'by' if by is not None else 'source'}: pass one of them")
+    segmented = SegmentCalibrator(cal, mode=mode if source is None else "separate", random_state=random_state)
+    known = {name: given[name] for name in ("score", "label", "positive", "kind")}
+    where = by if source is None else source
+    return segmented.fit(scores, y, where, sample_weight, weights=weights, sampling=sampling, **known)
