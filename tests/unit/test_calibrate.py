@@ -231,7 +231,8 @@ def test_an_average_of_maps_is_their_average():
     made = averaged(maps, weights, tally)
     s = np.linspace(0, 1, 1001)
     expected = sum(w * m.apply(s) for w, m in zip(weights, maps, strict=True))
-    np.testing.assert_allclose(made.apply(s), expected, atol=3e-4)
+    np.testing.assert_allclose(logit(made.apply(s)), logit(expected), atol=3e-3)
+    assert len(made.knots) < 100
     assert (np.diff(made.apply(s)) > 0).all(), "one part rises everywhere, so the average does"
 
 
@@ -337,10 +338,11 @@ def test_the_ladder_goes_by_the_rarer_class(events, names, flip):
 def test_the_comparison_prints_as_a_table_and_as_data():
     cal = calibrate(*sample(300))
     lines = str(cal.comparison_).splitlines()
-    assert lines[0].split() == ["candidate", "log", "loss", "against", "identity", "(95", "%", "interval)"]
-    assert [line.split("  ")[0].strip() for line in lines[1:]] == [*CANDIDATES, BLEND.name]
-    assert sum("chosen" in line for line in lines) == 1
-    assert "not tried: from 1,000 rows of the rarer class on" in lines[-2]
+    assert " ".join(lines[0].split()) == "candidate log loss against identity (95 % interval) beside the chosen"
+    assert [line.split("  ")[0].strip() for line in lines[1:-1]] == [*CANDIDATES, BLEND.name]
+    assert sum("chosen" in line for line in lines[1:]) == 1
+    assert "not tried alone: from 1,000 rows of the rarer class on" in lines[-3]
+    assert lines[-1] == cal.comparison_.rule
     data = cal.comparison_.to_dict()
     assert data["candidates"][-2]["loss"] is None
     assert [each["name"] for each in data["candidates"] if each["chosen"]] == [cal.choice_]
@@ -677,13 +679,37 @@ def test_a_guarantee_that_cannot_be_kept_says_how_many_labels_are_missing(n):
             calibrate(scores, y, guarantee=(0.01, 0.1))
 
 
-def test_the_missing_labels_are_about_those_that_one_bin_needs():
-    """Rate near 1/2: 1.645 * sqrt(0.25 / n) = 0.02 at n = 1,691 rows, besides those that choose (about 320)."""
+def test_the_missing_labels_are_about_those_that_two_bins_need():
+    """Rate near 1/2, 1.96 * sqrt(0.25 / n) = 0.02 at n = 2,401 rows in each of two bins, besides those that choose."""
     y = np.arange(500) % 2
     with pytest.raises(InputError) as told:
         calibrate(np.linspace(0.3, 0.7, 500), y, guarantee=(0.02, 0.1))
     missing = int(str(told.value).split("about ")[1].split(" more")[0].replace(",", ""))
-    assert missing == pytest.approx(1691 + 320 - 500, rel=0.1)
+    assert missing == pytest.approx(2 * 2401 + 650 - 500, rel=0.1)
+
+
+def test_a_promise_that_only_a_constant_keeps_is_an_error():
+    """One bin would be within 0.02, and would tell nobody anything."""
+    rng = np.random.default_rng(3)
+    scores = rng.random(3000)
+    with pytest.raises(InputError, match="for two bins about"):
+        calibrate(scores, rng.random(3000) < scores, guarantee=(0.02, 0.1))
+
+
+@pytest.mark.parametrize("guarantee", [0.05, "0.05", (0.05,), (0.05, "a"), None])
+def test_a_guarantee_is_a_pair_of_numbers(guarantee):
+    if guarantee is None:
+        assert calibrate(*sample()).bins_ is None
+        return
+    with pytest.raises(InputError, match="guarantee must be"):
+        calibrate(*sample(), guarantee=guarantee)
+
+
+def test_parts_of_the_blend_are_not_said_to_be_untried():
+    cal = calibrate(scores := np.linspace(0.01, 0.99, 400), np.arange(400) % 7 < 6 * (scores > 0.5))
+    assert cal.choice_ == "blend"
+    not_tried = next(line for line in str(cal).splitlines() if "Not tried" in line)
+    assert not any(name in not_tried for name in cal.weights_)
 
 
 def test_rare_events_need_fewer_labels_than_the_worst_case():

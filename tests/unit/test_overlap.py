@@ -14,7 +14,7 @@ from calibrant.calibrators.crossfit import crossfit
 from calibrant.calibrators.isotonic import IsotonicCalibrator
 from calibrant.calibrators.parametric import PlattScaling
 from calibrant.export.document import Calibration, DocumentError
-from calibrant.guarantees.overlap import WORDS, Lowest, overlap, sketch
+from calibrant.guarantees.overlap import WORDS, Lowest, _agreement, overlap, sketch
 from calibrant.maps import IdentityMap
 from calibrant.numerics import Grid, logit
 from calibrant.tallies import GroupedTally, Tally
@@ -136,6 +136,69 @@ def test_equal_fingerprints_know_heaped_scores_again_if_there_are_enough_of_them
     assert overlap((), heaped.fingerprint, heaped).whole
     few = tally([0.1, 0.9] * 10, [0, 1] * 10)
     assert overlap((), few.fingerprint, few) is None
+
+
+def heaped_world(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Confidences in four words, off by a shift."""
+    rng = np.random.default_rng(seed)
+    scores = rng.choice([0.2, 0.4, 0.7, 0.9], n)
+    return scores, (rng.random(n) < scores - 0.15).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("counts", "chance"),
+    [
+        # c(x) = 1 / sqrt(4 pi x - 2); c(1) = 0.3076 against e^-2 I_0(2) = 0.3085
+        ([1, 1], 0.3076**2 / 0.2079),
+        ([500, 500, 500, 500], 4.02e-6),
+        ([19, 19, 19, 19, 19, 19, 18, 18], 1.45e-8),
+    ],
+)
+def test_the_chance_that_counts_agree_is_known(counts, chance):
+    hits, others = counts[0::2], counts[1::2]
+    made = Tally.from_table([a + b for a, b in zip(hits, others, strict=True)], hits, edges=np.arange(1, len(hits)) / 9)
+    assert _agreement(made) == pytest.approx(chance, rel=0.02)
+
+
+def test_the_chance_that_counts_agree_is_that_of_a_simulation():
+    """40 rows in 4 pairs: c(10)^4 / c(40) = 0.0899^4 / 0.0447 = 0.0015 (of a uniform multinomial)."""
+    one, other = np.random.default_rng(0).multinomial(40, [0.25] * 4, (2, 200_000))
+    rate = (one == other).all(axis=1).mean()
+    made = Tally.from_table([20, 20], [10, 10], edges=[0.5])
+    assert _agreement(made) == pytest.approx(rate, rel=0.2)
+
+
+def test_weights_make_no_agreement_surer_than_rows_do():
+    """One score with both labels: of 30 rows 1 and 29 may be the split, which is no evidence; two rows are none."""
+    scores, y = [0.3] * 30, [0, 1] * 15
+    weighted = tally(scores, y, np.linspace(0.5, 1.5, 30))
+    assert _agreement(weighted) == _agreement(Tally.from_table([30], [1], edges=[]))
+    assert _agreement(tally([0.3], [1], [2.5])) == 1.0
+
+
+@pytest.mark.parametrize("n", [150, 2000])
+def test_a_map_of_heaped_scores_is_never_called_calibrated_on_its_own_rows(n):
+    scores, y = heaped_world(n)
+    cal = PlattScaling().fit(scores, y)
+    own = check(scores, y, calibration=cal)
+    assert own.crossfitted
+    stored = check(scores, y, calibration=cal.calibration_)
+    assert (stored.in_sample, stored.overlap, stored.state) == (True, 1.0, "cannot tell")
+    assert str(stored).startswith("In-sample: about 100 % of these rows")
+
+
+def test_where_heaped_rows_cannot_be_known_again_the_verdict_says_so():
+    cal = PlattScaling().fit(*heaped_world(2000))
+    other = check(*heaped_world(2000, 1), calibration=cal)
+    assert other.in_sample is None
+    said = [note for note in other.notes if "cannot be seen whether the map was fitted to these rows" in note]
+    assert len(said) == 1
+    assert "(scores are heaped or few)" in said[0]
+    assert said[0] in str(other)
+    grid = tally(*world(3000, 2), grid=Grid())
+    gridded = check(grid, calibration=PlattScaling().fit(*world(3000, 1)))
+    assert "(scores were counted on a grid)" in gridded.notes[-1]
+    assert not any("cannot be seen" in note for note in check(*heaped_world(2000, 1)).notes)
 
 
 @settings(max_examples=100, deadline=None)
@@ -316,12 +379,13 @@ def test_frames_are_judged_through_a_calibration_too():
     assert verdict.predicted == check(scores, y, calibration=cal).predicted
 
 
-def test_a_large_frame_is_mapped_where_it_is_and_says_nothing_about_fitted_rows():
+def test_a_large_frame_is_mapped_where_it_is_and_cannot_see_fitted_rows():
     pl = pytest.importorskip("polars")
     scores, y = world(140_000)
     cal = PlattScaling().fit(scores, y)
     verdict = check(pl.DataFrame({"s": scores, "y": y}).lazy(), score="s", label="y", calibration=cal)
     assert verdict.in_sample is None
+    assert "cannot be seen whether the map was fitted to these rows" in verdict.notes[-1]
     assert verdict.predicted == pytest.approx(cal.transform(scores).sum(), rel=1e-6)
 
 

@@ -649,6 +649,25 @@ def test_it_is_stored_and_exported(mode, tmp_path):
     assert np.asarray(sql, dtype=float) == pytest.approx(cal.transform(scores, by), abs=1e-12)
 
 
+def test_segments_may_be_called_otherwise_where_the_map_runs(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    pa = pytest.importorskip("pyarrow")
+    cal, renamed = fitted(), {"segment": "area"}
+    scores, _, by = draw(100)
+    rows = duckdb.from_arrow(pa.table({"s": scores, "area": by.astype(object)}))
+    expected = pytest.approx(cal.transform(scores, by), abs=1e-12)
+    sql = rows.project(f"{cal.to_sql('s', by=renamed)} AS p").fetchnumpy()["p"]
+    assert np.asarray(sql, dtype=float) == expected
+    framed = cal.transform(rows, renamed, score="s").fetchnumpy()["calibrated"]
+    assert np.asarray(framed, dtype=float) == expected
+    assert cal.export_sql(tmp_path / "map.sql", "s", by=renamed).worst <= 1e-12
+    assert '"area"' in (tmp_path / "map.sql").read_text()
+    with pytest.raises(InputError, match="has its segments in it"):
+        cal.transform(rows, by, score="s")
+    with pytest.raises(InputError, match="no column 'segment'"):
+        cal.transform(rows, score="s")
+
+
 def test_consecutive_changes_of_one_column_are_one_map():
     cal = fitted("multicalibrate")
     assert len(cal.map_.maps) == 2

@@ -132,6 +132,25 @@ def refuse_names(call: str, **given: object) -> None:
             )
 
 
+def need_names(**given: object) -> list[str]:
+    """Names of columns, of those that are given; the counterpart of :func:`refuse_names` where a frame is."""
+    for argument, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"{argument} must name a column when score= and label= do: add it to the frame first")
+    return [value for value in given.values() if isinstance(value, str)]
+
+
+def score_and_label(y: object, score: str | None, label: str | None) -> tuple[str, str] | None:
+    """The two columns of a frame, or None where arrays are meant; half of the names, or labels twice, are refused."""
+    if score is None and label is None:
+        return None
+    if y is not None:
+        raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
+    if score is None or label is None:
+        raise InputError("a frame needs both score= and label=, the names of its columns")
+    return score, label
+
+
 def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
     """Refuse a word that is not on the list."""
     if value not in allowed:

@@ -21,6 +21,11 @@ LONGEST_KEY = 1_000
 """Characters of a group's name."""
 
 
+def plain_text(text: str) -> bool:
+    """Whether every place that holds text can hold this: no zero character, no half of a character."""
+    return not any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in text)
+
+
 @dataclass(frozen=True)
 class Keys:
     """A column of groups: the distinct names in their order, and the place of each row's name among them.

@@ -5,6 +5,7 @@ A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overload
 
@@ -14,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, check_rows
-from calibrant.arrays.columns import check_option, refuse_names
+from calibrant.arrays.columns import check_option, need_names, refuse_names, score_and_label
 from calibrant.calibrators.candidates import CANDIDATES
 from calibrant.calibrators.choosing import Facts
 from calibrant.calibrators.ranking import Ranking
@@ -22,7 +23,7 @@ from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling, State
-from calibrant.maps import Map
+from calibrant.maps import Columns, Map
 from calibrant.numerics import to_float32
 from calibrant.tallies import Resolution, Tally
 
@@ -118,10 +119,9 @@ class BinaryCalibrator(BaseEstimator):
         """
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
-        if score is not None or label is not None:
-            if y is not None:
-                raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
-            counted = _tally_of_frame(scores, score, label, sample_weight, weights, groups, time, positive, kind)
+        named = score_and_label(y, score, label)
+        if named is not None:
+            counted = _tally_of_frame(scores, *named, sample_weight, weights, groups, time, positive, kind)
             return self._fit_tally(counted, sampling, (_resolution_note(counted),))
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
@@ -183,19 +183,29 @@ class BinaryCalibrator(BaseEstimator):
         With the name of a column, ``scores`` is a frame, and what comes back is the same kind of frame with the column
         ``name`` in addition, in double precision; see :func:`calibrant.engine.apply`. Lazy frames stay lazy.
         """
+        return self._mapped(scores, score, name)
+
+    def _mapped(
+        self,
+        scores: Any,
+        score: str | None,
+        name: str,
+        *,
+        groups: Columns | None = None,
+        by: Mapping[str, str] | None = None,
+    ) -> Any:
+        """An array through the map, with the groups of its rows; or a frame, where ``by`` renames their columns."""
         check_is_fitted(self, "map_")
         calibration = Calibration(self.map_, self.provenance_, None)
         if score is None:
-            return calibration.transform(scores)
+            return calibration.transform(scores, groups)
         from calibrant.engine.columns import apply  # here, so that arrays load no engine
 
-        return apply(calibration, scores, score, name=name)
+        return apply(calibration, scores, score, name=name, by=by)
 
     def predict_proba(self, scores: ArrayLike) -> NDArray[Any]:
         """Columns ``1 - p`` and ``p``, for pipelines."""
-        p = self.transform(scores)
-        other = 1.0 - p.astype(np.float64)
-        return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
+        return both_classes(self.transform(scores))
 
     def fit_transform(self, scores: Any, y: ArrayLike | None = None, **fit_params: Any) -> Any:
         """Fit, then map the same scores; to judge the result use :func:`calibrant.crossfit` instead."""
@@ -221,15 +231,21 @@ class BinaryCalibrator(BaseEstimator):
         """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
         self.calibration_.save(path)
 
-    def to_sql(self, column: str, dialect: str = "duckdb") -> str:
+    def to_sql(self, column: str, dialect: str = "duckdb", *, by: Mapping[str, str] | None = None) -> str:
         """The map as one SQL expression over ``column``; see :meth:`Calibration.to_sql`."""
-        return self.calibration_.to_sql(column, dialect)
+        return self.calibration_.to_sql(column, dialect, by=by)
 
     def export_sql(
-        self, path: str | PathLike[str], column: str, dialect: str = "duckdb", *, connection: Any = None
+        self,
+        path: str | PathLike[str],
+        column: str,
+        dialect: str = "duckdb",
+        *,
+        connection: Any = None,
+        by: Mapping[str, str] | None = None,
     ) -> Proof:
         """Write the expression with its proof; see :meth:`Calibration.export_sql`."""
-        return self.calibration_.export_sql(path, column, dialect, connection=connection)
+        return self.calibration_.export_sql(path, column, dialect, connection=connection, by=by)
 
     def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
         """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
@@ -268,6 +284,12 @@ class BinaryCalibrator(BaseEstimator):
         return tags
 
 
+def both_classes(p: NDArray[Any]) -> NDArray[Any]:
+    """Columns ``1 - p`` and ``p``; in float32 neither is rounded to 0 or 1."""
+    other = 1.0 - p.astype(np.float64)
+    return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
+
+
 def _too_few(rich_as: str | None, tally: Tally) -> tuple[str, ...]:
     """What to say about a method fitted to fewer rows than an automatic choice would fit it to."""
     facts = Facts.of(tally)
@@ -281,8 +303,8 @@ def _too_few(rich_as: str | None, tally: Tally) -> tuple[str, ...]:
 
 def _tally_of_frame(
     frame: Any,
-    score: str | None,
-    label: str | None,
+    score: str,
+    label: str,
     sample_weight: Any,
     weights: Literal["importance", "counts"],
     groups: Any,
@@ -293,13 +315,7 @@ def _tally_of_frame(
     from calibrant.engine.columns import read_frame  # here, so that arrays load no engine
     from calibrant.engine.frames import tally
 
-    if score is None or label is None:
-        raise InputError("a frame needs both score= and label=, the names of its columns")
-    named = {"sample_weight": sample_weight, "groups": groups, "time": time}
-    for argument, value in named.items():
-        if value is not None and not isinstance(value, str):
-            raise InputError(f"{argument} must name a column when score= and label= do: add it to the frame first")
-    read_frame(frame, score, label, *(value for value in named.values() if value is not None))
+    read_frame(frame, score, label, *need_names(sample_weight=sample_weight, groups=groups, time=time))
     return tally(
         frame,
         score,

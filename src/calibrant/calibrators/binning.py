@@ -26,7 +26,7 @@ from calibrant.calibrators.cuts import (
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.planning import Scheme, plan, split_size
-from calibrant.maps import Map, StepMap
+from calibrant.maps import Map
 from calibrant.numerics import Floats, Ints
 from calibrant.tallies import Tally
 
@@ -136,7 +136,7 @@ class HistogramBinning(BinaryCalibrator):
     def _fit_map(self, tally: Tally) -> Map:
         self._check_parameters(tally)
         self.bins_ = self._bins(tally)
-        return StepMap(self.bins_.knots, self.bins_.outputs).merged()
+        return self.bins_.to_map()
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         return issue(self.bins_, self.provenance_, alpha, bound, mode)

@@ -109,15 +109,26 @@ class Comparison:
         return {"loss": self.loss, "reference": self.reference, "candidates": lines}
 
     def __str__(self) -> str:
-        """A table, one line per candidate, the simplest first."""
-        width = max(len(line.name) for line in self.lines)
-        head = f"{'candidate':<{max(width, 9)}}  {NAMES[self.loss]:>11}  against {self.reference} (95 % interval)"
-        return "\n".join([head, *(_text(line, max(width, 9)) for line in self.lines)])
+        """A table, one line per candidate, the simplest first, and the rule."""
+        width = max(len("candidate"), *(len(line.name) for line in self.lines))
+        against = f"against {self.reference} (95 % interval)"
+        head = f"{'candidate':<{width}}  {NAMES[self.loss]:>11}  {against:<33}  beside the chosen"
+        return "\n".join([head, *(_text(line, width) for line in self.lines), self.rule])
+
+    @property
+    def rule(self) -> str:
+        """How the choice was made, in a sentence."""
+        if any(line.name == Blend.name and np.isfinite(line.loss) for line in self.lines):
+            return (
+                f"Taken is the blend, unless {self.reference} does as well, or a simpler candidate is worse by no more "
+                f"than {IMMATERIAL[self.loss]:g} for certain (two standard errors)."
+            )
+        return "Taken is the first within half a standard error of the least loss."
 
 
 def _text(line: Compared, width: int) -> str:
     if np.isnan(line.loss):
-        told = line.outcome if line.chosen else f"not tried: {line.outcome}"
+        told = line.outcome if line.chosen else f"not tried alone: {line.outcome}"
         return f"{line.name:<{width}}  {'-':>11}  {told}"
     change = "" if np.isnan(line.change) else f"{line.change:+.5f} ({line.low:+.5f} to {line.high:+.5f})"
     return f"{line.name:<{width}}  {line.loss:>11.5f}  {change:<33}  {line.outcome}".rstrip()
@@ -268,7 +279,7 @@ def _outcome(flat: Losses, column: int, best: int) -> str:
     worse, spread = flat.difference(column, best)
     if abs(worse) > CERTAINTY * spread:
         return "worse" if worse > 0.0 else "better"
-    return "no better" if worse >= 0.0 else "better, but by no more than chance"
+    return "not told apart"
 
 
 def _estimates(nested: Losses | None, loss: Loss) -> tuple[Estimate, Estimate, Estimate]:

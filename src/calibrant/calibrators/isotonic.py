@@ -150,7 +150,7 @@ class IsotonicBinning(BinaryCalibrator):
         assumption = "" if self.random_state is None else SEED
         rule = f"isotonic blocks of a random part of {part.total:,.6g} rows"
         self.bins_: Bins = counted(rest, edges, rule, FIXED_SOURCE, assumption)
-        return StepMap(self.bins_.knots, self.bins_.outputs).merged()
+        return self.bins_.to_map()
 
     def _least(self, part: Tally) -> float:
         if self.min_rows is None:

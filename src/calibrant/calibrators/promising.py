@@ -19,8 +19,8 @@ from calibrant.guarantees.planning import MOST_LABELS, split_size
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
-COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
-"""Numbers of bins that are tried."""
+COUNTS = (2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
+"""Numbers of bins that are tried: one would keep any promise and say nothing."""
 
 TYPICAL_BINS = 10
 CAUTION = 2.0
@@ -96,18 +96,18 @@ def _missing(part: Tally, tally: Tally, guarantee: tuple[float, float], what: st
     epsilon, alpha = guarantee
     rate = (float(part.positives) + 0.5) / (float(part.total) + 1.0)
     low, high = 1, 1
-    while not _one_bin(high, rate, alpha) <= epsilon and high < MOST_LABELS:
+    while not _two_bins(high, rate, alpha) <= epsilon and high < MOST_LABELS:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _one_bin(middle, rate, alpha) <= epsilon else (middle, high)
+        low, high = (low, middle) if _two_bins(middle, rate, alpha) <= epsilon else (middle, high)
     more = max(high - int(tally.total), int(0.25 * tally.total), 1)
     return (
         f"the guarantee of {epsilon:g} at confidence {100 * (1 - alpha):g} % {what} with {tally.total:,.6g} labels: "
-        f"about {more:,} more are missing, or allow a larger epsilon; another seed would void the promise"
+        f"for two bins about {more:,} more are missing, or allow a larger epsilon; another seed would void the promise"
     )
 
 
-def _one_bin(total: int, rate: float, alpha: float) -> float:
-    rows = total - split_size(total, TYPICAL_BINS)
-    return float(_half_widths(np.array([rate]), np.array([max(float(rows), 1.0)]), alpha)[0])
+def _two_bins(total: int, rate: float, alpha: float) -> float:
+    rows = (total - split_size(total, TYPICAL_BINS)) / 2
+    return float(_half_widths(np.array([rate]), np.array([max(np.floor(rows), 1.0)]), alpha / 2)[0])

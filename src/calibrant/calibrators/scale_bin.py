@@ -108,7 +108,7 @@ class ScalingBinning(BinaryCalibrator):
         self.bins_ = self._by_outcome(rest) if self.outcomes else None
         if self.bins_ is None:
             return scaled_means(self.scaling_.map_, rest, self.n_bins)
-        return StepMap(self.bins_.knots, self.bins_.outputs).merged()
+        return self.bins_.to_map()
 
     def _by_outcome(self, tally: Tally) -> Bins:
         edges = pulled_back(self.scaling_.map_, np.arange(1, self.n_bins) / self.n_bins, tally)

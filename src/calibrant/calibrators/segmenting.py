@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, Kind, Rows
+from calibrant.arrays.columns import need_names
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.calibrators.folds import Folds, in_effective_rows
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map
@@ -247,22 +248,14 @@ def read_by(by: Any) -> dict[str, Keys]:
     return {name: read_keys(values, f"by[{name!r}]") for name, values in named.items()}
 
 
-def frame_columns(frame: Any, score: str | None, label: str | None, by: Any, weight: Any) -> tuple[Any, ...]:
+def frame_columns(frame: Any, score: str, label: str, by: Any, weight: Any) -> tuple[Any, ...]:
     """Scores, labels, segments and weights of a frame, in memory."""
-    from calibrant.engine.collecting import collect_frame  # here, so that arrays load no engine
-    from calibrant.engine.columns import plain_names, read_frame
+    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
 
     segments = [by] if isinstance(by, str) else list(by or ())
-    if score is None or label is None or not segments or not all(isinstance(name, str) for name in segments):
+    if not segments or not all(isinstance(name, str) for name in segments):
         raise InputError("a frame needs score=, label= and by=, the names of its columns")
-    if weight is not None and not isinstance(weight, str):
-        raise InputError("sample_weight must name a column when score= and label= do: add it to the frame first")
-    names = [name for name in (score, label, *segments, weight) if name is not None]
-    source, place = plain_names(frame, names)
-    taken = collect_frame(read_frame(source).select(*dict.fromkeys(place.values())))
-
-    def column(name: str) -> NDArray[Any]:
-        return taken[place[name]].to_numpy()
-
-    weights = None if weight is None else column(weight)
-    return column(score), column(label), {name: column(name) for name in segments}, weights
+    taken = columns_of(frame, [score, label, *segments, *need_names(sample_weight=weight)])
+    columns = {name: column.to_numpy() for name, column in taken.items()}
+    segmented = {name: columns[name] for name in segments}
+    return columns[score], columns[label], segmented, None if weight is None else columns[weight]

@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, Rows, check_rows
-from calibrant.arrays.columns import check_option, refuse_names
+from calibrant.arrays.columns import check_option, refuse_names, score_and_label
 from calibrant.arrays.keys import Keys
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, both_classes
 from calibrant.calibrators.candidates import FEW
 from calibrant.calibrators.choosing import Candidate, Facts, select
 from calibrant.calibrators.folds import FOLDS, Folds
@@ -26,12 +26,11 @@ from calibrant.calibrators.segment_table import SegmentTable
 from calibrant.calibrators.segmenting import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
 from calibrant.calibrators.select import AutoCalibrator
 from calibrant.calibrators.shrinking import Scales, shrink
-from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.provenance import Provenance, Sampling
-from calibrant.maps import ByGroupMap
+from calibrant.maps import ByGroupMap, Columns
 from calibrant.metrics.estimates import Estimate
-from calibrant.numerics import Floats, expit, to_float32
+from calibrant.numerics import Floats, expit
 from calibrant.tallies import GroupedTally, Tally
 
 How = Literal["shrink", "multicalibrate", "separate"]
@@ -152,10 +151,9 @@ class SegmentCalibrator(BinaryCalibrator):
         parameters are those of :meth:`BinaryCalibrator.fit`.
         """
         self._check()
-        if score is not None or label is not None:
-            if y is not None:
-                raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
-            scores, y, by, sample_weight = frame_columns(scores, score, label, by, sample_weight)
+        named = score_and_label(y, score, label)
+        if named is not None:
+            scores, y, by, sample_weight = frame_columns(scores, *named, by, sample_weight)
         refuse_names("fit", y=y, by=by, sample_weight=sample_weight)
         if y is None or by is None:
             raise InputError("y or by is missing: pass labels and segments, as in fit(scores, y, by)")
@@ -311,28 +309,30 @@ class SegmentCalibrator(BinaryCalibrator):
         """Calibrated probabilities of scores in segments ``by``, as in :meth:`fit`; NaN where none is known.
 
         With ``score=``, the name of a column, ``scores`` is a frame that has the columns of segments too, and what
-        comes back is the same kind of frame with the column ``name`` in addition.
+        comes back is the same kind of frame with the column ``name`` in addition. Columns of segments are then called
+        as in the fit; ``by={"region": "area_code"}`` renames, as in :meth:`to_sql`.
         """
         check_is_fitted(self, "map_")
-        calibration = Calibration(self.map_, self.provenance_, None)
-        if score is not None:
-            from calibrant.engine.columns import apply  # here, so that arrays load no engine
+        if score is None:
+            refuse_names("transform", by=by)
+            return self._mapped(scores, None, name, groups=self._groups(by))
+        if by is not None and not isinstance(by, Mapping):
+            raise InputError("a frame has its segments in it: leave by out, or pass {'name of the fit': 'name there'}")
+        return self._mapped(scores, score, name, by=by)
 
-            return apply(calibration, scores, score, name=name)
-        refuse_names("transform", by=by)
+    def _groups(self, by: By | None) -> Columns | None:
+        """Segments by the columns of the fit; none where the map came to need the score alone."""
         if by is None or not self.map_.columns:
-            return calibration.transform(scores)
+            return None
         if isinstance(by, Mapping) or hasattr(by, "columns"):
-            return calibration.transform(scores, read_by(by))
+            return read_by(by)
         if len(self.columns_) > 1:
             raise InputError(f"by must name its columns, {', '.join(map(repr, self.columns_))}: pass a mapping")
-        return calibration.transform(scores, {self.columns_[0]: by})
+        return {self.columns_[0]: by}
 
     def predict_proba(self, scores: ArrayLike, by: By | None = None) -> NDArray[Any]:
         """Columns ``1 - p`` and ``p``."""
-        p = self.transform(scores, by)
-        other = 1.0 - p.astype(np.float64)
-        return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
+        return both_classes(self.transform(scores, by))
 
     def fit_transform(self, scores: Any, y: ArrayLike | None = None, by: Any = None, **fit_params: Any) -> Any:
         """Fit, then map the same scores; ``after_`` is what that is worth on others."""

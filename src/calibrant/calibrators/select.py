@@ -232,8 +232,9 @@ class AutoCalibrator(BinaryCalibrator):
             return
         if self.candidates is not None:
             raise InputError("a guarantee is for bins: leave candidates out")
-        pair = tuple(self.guarantee)
-        if len(pair) != 2 or not all(isinstance(part, Real) and 0.0 < part < 1.0 for part in pair):
+        pair = self.guarantee
+        numbers = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, Real) for part in pair)
+        if not numbers or not all(0.0 < part < 1.0 for part in pair):
             raise InputError(f"guarantee must be (epsilon, alpha), both between 0 and 1, got {self.guarantee!r}")
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
@@ -285,14 +286,15 @@ class AutoCalibrator(BinaryCalibrator):
         if isinstance(self.map_, LogitAffineMap):
             return f"slope {self.map_.slope:.4g}, intercept {self.map_.intercept:.4g} on the {self.map_.on}"
         if isinstance(self.map_, BetaMap):
-            return f"a {self.map_.a:.4g}, b {self.map_.b:.4g}, c {self.map_.c:.4g}"
+            drawn = ", drawn towards the model" if self.choice_ == "shrunken" else ""
+            return f"a beta map{drawn} (a {self.map_.a:.4g}, b {self.map_.b:.4g}, c {self.map_.c:.4g})"
         return repr(self.map_)
 
     def _not_tried(self) -> list[str]:
         """Candidates that take more rows than there are; the unit is told once, at the end."""
         waiting: dict[str, list[str]] = {}
         for line in self.comparison_.lines:
-            if np.isnan(line.loss) and line.outcome.startswith("from "):
+            if np.isnan(line.loss) and line.outcome.startswith("from ") and line.name not in self.weights_:
                 waiting.setdefault(line.outcome, []).append(line.name)
         *others, last = sorted(waiting, key=lambda since: float(since.split()[1].replace(",", ""))) or [""]
         short = [(since, since.removesuffix(" rows of the rarer class on")) for since in others]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import InputError
 from calibrant.calibrators.scaling import DEFAULT, Scaling, Support, Targets, fit_platt
 from calibrant.calibrators.tables import Curve, tabulate
-from calibrant.maps import Map
+from calibrant.maps import Axis, LogitAffineMap, Map
 from calibrant.numerics import Floats, Grid, expit, logit
 from calibrant.tallies import Tally
 
@@ -25,7 +25,8 @@ KNOTS = 24
 PENALTIES = 4.0 ** np.arange(9.0, -6.0, -1.0)
 """What is tried, roughest last."""
 HARDLY = 0.05
-"""A curve with so few parameters more than a line's two is not kept: Platt's map is taken instead."""
+"""A curve with so few parameters more than a line's two is not kept: the line is taken instead, which is Platt's map
+but for the joining of cells."""
 GIVE_UP = 6.0
 """How far the criterion may rise above its least value, in nats, before rougher curves are left untried."""
 
@@ -97,7 +98,9 @@ def fit_spline(
     tried = PENALTIES if penalty is None else np.array([penalty])
     best, coefficients, freedom = _search(unit, line, knots, spread, tried)
     if penalty is None and freedom < 2.0 + HARDLY:
-        return _platt(tally, how)
+        axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+        straight = LogitAffineMap(line[1] / half, line[0] - line[1] * centre / half, axis)
+        return SplineFit(how.finish(straight, tally), targets.notes, float("inf"), 2.0)
     fitted = how.finish(tabulate(_Spline(tally.kind, centre, half, knots, coefficients)), tally)
     return SplineFit(fitted, targets.notes, best, freedom)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError, Kind, check_scores
-from calibrant.engine.collecting import Rows
+from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.export.document import Calibration
 from calibrant.export.sql import group_columns, quote, to_sql
 from calibrant.maps import Map
@@ -199,6 +199,14 @@ def plain_names(frame: Any, names: Sequence[str]) -> tuple[Any, dict[str, str]]:
         places = dict(zip(dict.fromkeys(names), fresh, strict=False))
         return frame.rename(places), places
     return frame, {name: name for name in names}
+
+
+def columns_of(frame: Any, names: Sequence[str], most: int | None = None) -> dict[str, nw.Series[Any]]:
+    """The named columns, brought into memory; of the first ``most`` rows, if that is given."""
+    source, place = plain_names(frame, names)
+    rows = read_frame(source).select(*dict.fromkeys(place.values()))
+    taken = collect_frame(rows if most is None else rows.head(most))
+    return {name: taken[place[name]] for name in names}
 
 
 def on_local_clock(frame: Any, name: str) -> Any:

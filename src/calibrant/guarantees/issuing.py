@@ -12,6 +12,7 @@ from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificates import Bound, Certificate, Flags, Mode, Refusal
 from calibrant.guarantees.provenance import Provenance, Sampling
+from calibrant.maps import StepMap
 from calibrant.numerics import Floats, Ints
 
 INDEPENDENT_ROWS = "the rows are independent draws from the population that the map will serve, and new to the model"
@@ -37,6 +38,10 @@ class Bins:
     fixed: bool = True
     """Whether the bins owe nothing to any row, so that they would be the same after more rows."""
     assumption: str = ""
+
+    def to_map(self) -> StepMap:
+        """The output of each bin for its scores."""
+        return StepMap(self.knots, self.outputs).merged()
 
 
 def gate(provenance: Provenance) -> Refusal | None:

@@ -12,7 +12,13 @@ with h hits, the last at rank r. Independent rows can meet by chance where score
 hold several rows tells how often: with f of m pairs tied, about :math:`q = 2 (f + 2) / m` of the pairs of another
 sample of that size, times k / r where the fitted rows are more than the judged ones. An alarm needs that chance
 explains the hits with probability below one in a million, and more than 5 % of rows beyond it; from q = 1/2 on scores
-are heaped, and the sketch abstains.
+are heaped, and the sketch abstains. All of the fitted rows are known again by their fingerprint even then. Another
+sample of as many rows has the same counts :math:`n_1, \dots, n_K` of its K pairs with probability about
+
+.. math:: \frac{\prod_k c(n_k)}{c(n)}, \qquad c(x) = \frac{1}{\sqrt{4 \pi x - 2}},
+
+where c(x) is, to 1 %, the chance that two Poisson variables of mean :math:`x \ge 1` agree, and n is the number of all
+rows. That must be below one in a million too, as it is for 150 rows in 8 pairs; for 2,000 rows in 4 it is not.
 
 Notes
 -----
@@ -21,7 +27,7 @@ chance once in 10^14 times); rounded to 3, 4 or 5 decimals none was seen in 35,0
 did not abstain (``tests/statistical/test_overlap.py``).
 Privacy: words are BLAKE2b hashes. Who already has the exact score of a row can test whether it is among the 64, and
 with which label; scores that are easily guessed, such as 0.95, are heaped and not stored.
-Size: 64 words are 1.2 KiB of a document. Rows that were fitted as a whole are found from about 15 on, a fifth of the
+Size: 64 words are 1.2 KiB of a document. Rows that were fitted as a whole are found from 14 on, a fifth of the
 fitted rows (13 hits expected) in nine of ten cases, a tenth in half; four times as many words would find a twentieth.
 Cost: one pass of a multiplication and a comparison, about a tenth of an argsort.
 Reference: Cohen and Kaplan (2007), for estimates from bottom-k sketches.
@@ -52,9 +58,6 @@ LEAST_SHARE, CHANCE = 0.05, 1e-6
 
 HEAPED = 0.5
 """Share of pairs that another sample would meet by chance, from which on nothing is said."""
-
-FEWEST_PAIRS = 16
-"""Equal fingerprints are chance below this: counts of 16 pairs agree by it once in a million times."""
 
 _FACTOR, _HIGHEST = np.uint64(0x9E3779B97F4A7C15), np.uint64(2**64 - 1)
 
@@ -149,7 +152,7 @@ def overlap(words: tuple[str, ...], fingerprint: str, judged: Tally) -> Overlap 
     >>> round(overlap(words, fitted.fingerprint, fitted + new).share, 1)  # of 64 words, so give or take 0.06
     0.5
     """
-    if judged.fingerprint == fingerprint and _pairs(judged) >= FEWEST_PAIRS:
+    if judged.fingerprint == fingerprint and _agreement(judged) < CHANCE:
         return Overlap(1.0, whole=True)
     if not words or judged.resolution != "exact":
         return None
@@ -174,8 +177,18 @@ def _physical(tally: Tally) -> Iterator[tuple[Floats, Ints, Ints]]:
     yield tally.scores, of_each * hit + of_each * missed, of_each * hit
 
 
-def _pairs(tally: Tally) -> int:
-    return int(np.count_nonzero(tally.events) + np.count_nonzero(tally.n > tally.events))
+def _agreement(tally: Tally) -> float:
+    """About how probable it is that another sample of as many rows has the same counts of (score, label) pairs."""
+    first, second = tally.events, tally.n - tally.events
+    if not tally.counts:  # where a score has both labels, the split of its rows that chance repeats most easily
+        rows, both = cast(Ints, tally.cells.rows), (first > 0.0) & (second > 0.0)
+        first, second = np.where(both, 1, rows), np.maximum(rows - 1, 1) * both
+    pairs = np.concatenate([first, second]).astype(np.float64)
+    pairs = pairs[pairs > 0.0]
+    if len(pairs) < 2:
+        return 1.0
+    whole, each = (np.log(4.0 * np.pi * count - 2.0) for count in (pairs.sum(), pairs))
+    return float(np.exp((whole - each.sum()) / 2.0))
 
 
 def _tail(hits: int, trials: int, chance: float) -> float:

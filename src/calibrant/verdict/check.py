@@ -95,7 +95,7 @@ def check(
     0.5 %), finite-sample for the tail test on independent rows that count alike, approximate with weights and groups.
     More than 131,072 rows are counted on a grid of 65,536 cells, a frame of that size by the engine that holds it.
     Fitted rows are known again by a sketch of 64 of them, or by the fingerprint of all, unless scores are heaped or on
-    a grid; a false alarm needs scores that are rounded, and is then rarer than one in a thousand
+    a grid, which is then told; a false alarm needs scores that are rounded, and is then rarer than one in a thousand
     (:mod:`calibrant.guarantees.overlap`, ``tests/statistical/test_overlap.py``). In a frame that is too large to bring
     into memory they are not looked for.
     Cost: one pass over the rows, in a large frame one for each segment column, for time and for groups; then O(cells).
@@ -137,6 +137,7 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
     if any(each is not None and each.se > UNKNOWN for each in (level, slope)):
         notes, level, slope = (*notes, SEPARATED), None, None
     seen = evidence.seen
+    notes = (*notes, seen.unseen) if seen.unseen else notes
     in_sample = None if seen.share is None else seen.share > 0.0
     withheld = bool(in_sample) and not seen.crossfitted and decision.state != "miscalibrated"
     return Verdict(

@@ -33,11 +33,17 @@ class Seen:
         About which share of them the map was fitted to; None when that cannot be told.
     crossfitted
         Whether the map was fitted to all of them, and was therefore fitted anew without each part for that part.
+    unseen
+        What a reader must know where that cannot be told; else empty.
     """
 
     share: float | None = None
     crossfitted: bool = False
+    unseen: str = ""
 
+
+UNSEEN = "it cannot be seen whether the map was fitted to these rows ({}): judge it on rows that were set apart"
+"""What is told where a map has an origin and rows cannot be compared with it, with the reason."""
 
 NOT_SEEN = Seen()
 """Nothing is known, or no map was passed through."""

@@ -20,7 +20,7 @@ from calibrant.export.document import Calibration
 from calibrant.maps import LogitAffineMap
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import CLUSTER_BUCKETS, GroupedTally, Tally
-from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.evidence import NOT_SEEN, UNSEEN, Evidence, Seen
 from calibrant.verdict.inflation import between_buckets
 
 FINE = Grid()
@@ -32,6 +32,7 @@ MOST_MOMENTS = 10_000
 CUTS = ("1d", "1h", "1m", "1s")
 """Timestamps are cut to the first of these that leaves twice as many moments as there are periods."""
 
+TOO_LARGE = "a frame of this size is seen as counts on a grid"
 NO_FOLDS = (
     "the gain from recalibration was not measured: importance weights in a frame of this size are seen as sums only, "
     "unless time= or groups= says how to set rows apart"
@@ -128,6 +129,7 @@ def evidence_of_frame(
         spreads,
         period_spreads,
         notes,
+        NOT_SEEN if calibration is None or calibration.provenance is None else Seen(unseen=UNSEEN.format(TOO_LARGE)),
     )
 
 

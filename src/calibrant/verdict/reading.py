@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_rows
-from calibrant.arrays.columns import refuse_names
+from calibrant.arrays.columns import refuse_names, score_and_label
 from calibrant.arrays.sides import side_column
 from calibrant.calibrators.folds import random_folds
 from calibrant.numerics import expit
@@ -52,15 +52,12 @@ def read_evidence(
         if any(given is not None for given in (y, sample_weight, score, label, by, time, groups)):
             raise InputError("a tally holds its labels, weights and groups already: pass it alone")
         return _from_tallies(scores, random_state, through)
-    if score is not None or label is not None:
-        if score is None or label is None:
-            raise InputError("a frame needs both score= and label=, the names of its columns")
-        if y is not None:
-            raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
+    frame_of = score_and_label(y, score, label)
+    if frame_of is not None:
         from calibrant.verdict.frames import Roles, evidence_of_frame  # here, so that arrays load no engine
 
         named, arrays = _by_name(sample_weight=sample_weight, time=time, groups=groups)
-        roles = Roles(score, label, by=_names(by), **named)
+        roles = Roles(*frame_of, by=_names(by), **named)
         columns = _columns(scores, roles.names)
         if columns is None:
             if arrays:
@@ -78,7 +75,7 @@ def read_evidence(
         time, groups, sample_weight = (
             columns[given] if isinstance(given, str) else given for given in (time, groups, sample_weight)
         )
-        scores, y = columns[score], columns[label]
+        scores, y = columns[roles.score], columns[roles.label]
     else:
         refuse_names("check", y=y, sample_weight=sample_weight, by=by, time=time, groups=groups)
         if y is None:
@@ -141,12 +138,10 @@ def _by_name(**given: Any) -> tuple[dict[str, str], list[str]]:
 
 def _columns(frame: Any, names: list[str]) -> dict[str, Any] | None:
     """The named columns in memory, or None when there are more rows than are looked at one by one."""
-    from calibrant.engine.collecting import collect_frame  # here, so that arrays load no engine
-    from calibrant.engine.columns import plain_names, read_frame
+    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
 
-    source, place = plain_names(frame, names)
-    some = collect_frame(read_frame(source).select(*place.values()).head(MOST_ROWS + 1))
-    return None if len(some) > MOST_ROWS else {name: some[place[name]].to_numpy() for name in names}
+    some = columns_of(frame, names, MOST_ROWS + 1)
+    return None if len(some[names[0]]) > MOST_ROWS else {name: column.to_numpy() for name, column in some.items()}
 
 
 def _keys(column: NDArray[Any], name: str) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from calibrant.export.document import Calibration, as_calibration
 from calibrant.guarantees.overlap import Overlap
 from calibrant.maps import Map
 from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict.evidence import Columns, Seen
+from calibrant.verdict.evidence import NOT_SEEN, UNSEEN, Columns, Seen
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ class Through:
 
         Rows that no map can be fitted for, the earliest in time, are left out.
         """
-        overlap = self._overlap(Tally.from_rows(rows))
+        judged = Tally.from_rows(rows)
+        overlap = self._overlap(judged)
         again = self._crossfitted(rows, random_state) if overlap is not None and overlap.whole else None
-        seen = Seen(None if overlap is None else overlap.share, again is not None)
+        seen = self._seen(judged, overlap, again is not None)
         if again is None:
             groups = {name: columns[name] for name in self.calibration.map.columns if name in columns}
             again = self.calibration.map.apply(rows.scores, groups or None)
@@ -105,19 +106,19 @@ class Through:
         if whole.kind != self.calibration.kind:
             raise InputError(f"the tally holds {whole.kind} scores, and the calibration takes {self.calibration.kind}")
         overlap = self._overlap(whole)
-        share = None if overlap is None else overlap.share
+        seen = self._seen(whole, overlap)
         if isinstance(given, GroupedTally):
             return (
                 GroupedTally({key: _mapped(each, self.calibration.map) for key, each in given.items()}),
                 (),
-                Seen(share),
+                seen,
             )
         parts: tuple[Tally, ...] = ()
         if overlap is not None and overlap.whole and self.calibrator is not None and given.counts:
             parts = self._parts(random_folds(given, random_state))
         if parts:
-            return reduce(Tally.__add__, parts), parts, Seen(share, crossfitted=True)
-        return _mapped(given, self.calibration.map), (), Seen(share)
+            return reduce(Tally.__add__, parts), parts, replace(seen, crossfitted=True)
+        return _mapped(given, self.calibration.map), (), seen
 
     def _parts(self, folds: tuple[Tally, ...]) -> tuple[Tally, ...]:
         from sklearn.base import clone  # here, so that verdicts load no scikit-learn
@@ -131,6 +132,15 @@ class Through:
     def _overlap(self, judged: Tally) -> Overlap | None:
         data = self.calibration.provenance
         return None if data is None else data.overlap(judged)
+
+    def _seen(self, judged: Tally, overlap: Overlap | None, crossfitted: bool = False) -> Seen:
+        if overlap is not None:
+            return Seen(overlap.share, crossfitted)
+        data = self.calibration.provenance
+        if data is None:  # a map that says nothing about its rows
+            return NOT_SEEN
+        gridded = not judged.resolution == data.resolution == "exact"
+        return Seen(unseen=UNSEEN.format("scores were counted on a grid" if gridded else "scores are heaped or few"))
 
 
 def _mapped(tally: Tally, fitted: Map) -> Tally:

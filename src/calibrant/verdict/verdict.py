@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -299,22 +300,9 @@ class Verdict:
         return [self.caution] if self.caution else []
 
     def _segment_lines(self) -> list[str]:
-        lines = []
-        if self.segments:
-            worst = self.worst_segments
-            lines.append(
-                f"Segments: {len(self.segments)} looked at; "
-                + ("the worst that are not chance:" if worst else "chance explains all of them.")
-            )
-            lines += [f"  {segment}" for segment in worst]
         off = [period for period in self.periods if period.p_value <= 0.05]
-        if self.periods:
-            lines.append(
-                f"Periods: {len(self.periods)} looked at; "
-                + ("those that are not chance:" if off else "chance explains all of them.")
-            )
-            lines += [f"  {period}" for period in off]
-        return lines
+        segments = _looked_at("Segments", self.segments, "the worst", self.worst_segments)
+        return [*segments, *_looked_at("Periods", self.periods, "those", off)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; numbers that are not finite become None."""
@@ -351,6 +339,14 @@ class Verdict:
             + "".join(f"{html.escape(line)}<br>" for line in self._before())
             + f"<strong>{html.escape(self.headline)}</strong><ul>{items}</ul></div>"
         )
+
+
+def _looked_at(name: str, every: Sequence[Segment], which: str, off: Sequence[Segment]) -> list[str]:
+    """How many were looked at, and which of them are off."""
+    if not every:
+        return []
+    found = f"{which} that are not chance:" if off else "chance explains all of them."
+    return [f"{name}: {len(every)} looked at; {found}", *(f"  {each}" for each in off)]
 
 
 def _span(parameter: Parameter, form: str) -> str:

@@ -213,7 +213,7 @@ def _show(comparison: Comparison) -> None:
         return
     rows = [(line.name, line.outcome, f"{line.loss:.5f}", *_change(line)) for line in tried]
     title = f"What it compared, on rows that the maps had not seen (change: against {comparison.reference}):"
-    columns = ("candidate", "outcome", NAMES[comparison.loss], "change", "95 % interval")
+    columns = ("candidate", "beside the chosen", NAMES[comparison.loss], "change", "95 % interval")
     console.table(title, columns, rows, text=2, styles=["bold" if line.chosen else "" for line in tried])
 
 

@@ -1,0 +1,130 @@
+"""What every map shares: equality, copies and the groups that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays.errors import InputError
+from calibrant.arrays.keys import Keys, read_keys
+from calibrant.numerics import Floats, chunks, to_float32
+
+Columns = ArrayLike | Mapping[str, Any]
+"""Groups of the rows: the one column that a map needs, or columns by their names, in a mapping or a frame."""
+
+
+class Map:
+    """Anything that turns a model's output into probabilities and is made of numbers alone.
+
+    Subclasses are frozen dataclasses with a ``kind`` of their own; their fields are numbers, strings, float arrays or
+    other maps, which is all that a stored document can hold. What goes in and comes out (one score, a row of class
+    scores, a score with its group) is the subclass's matter.
+    """
+
+    kind: ClassVar[str]
+    exact: ClassVar[bool] = False
+    """Whether it only compares and copies, so that every place where it runs must give the same doubles."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of groups that it needs beside the score, without repeats."""
+        return ()
+
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+        """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN.
+
+        A map that needs columns of groups takes them by name, or as one array when it needs one column; in a mapping,
+        columns that it does not need are left alone.
+        """
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        """Bit-equality of kind and every number."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))  # type: ignore[arg-type]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are built anew from the numbers, so that they are checked and frozen too."""
+        return type(self), tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        """Hash of the numbers, consistent with equality."""
+        return hash((self.kind, *(_hashable(getattr(self, f.name)) for f in fields(self))))  # type: ignore[arg-type]
+
+
+class ScoreMap(Map):
+    """A map of one score to one probability, evaluated chunk by chunk."""
+
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+        """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN."""
+        needed_keys(self, groups, np.shape(scores))
+        given = np.asarray(scores)
+        flat = given.reshape(-1)
+        single = flat.dtype == np.float32
+        out = np.empty(flat.shape, dtype=np.float32 if single else np.float64)
+        for part in chunks(len(flat)):
+            piece = self._evaluate(flat[part].astype(np.float64, copy=False))
+            out[part] = to_float32(piece) if single else piece
+        return out.reshape(given.shape)
+
+    def _evaluate(self, s: Floats) -> Floats:
+        """Image of one chunk of float64 scores; must not write into ``s`` and must keep NaN."""
+        raise NotImplementedError
+
+
+def needed_keys(owner: Map, groups: Columns | None, shape: tuple[int, ...]) -> dict[str, Keys]:
+    """The groups that the map needs, by column, checked against the shape of the scores."""
+    columns = needed_columns(owner, groups, "groups")
+    keys = {name: read_keys(values, f"the column {name!r}") for name, values in columns.items()}
+    for name, each in keys.items():
+        if each.codes.shape != shape:
+            raise InputError(
+                f"the column {name!r} has shape {each.codes.shape} but scores has {shape}: pass one group per score"
+            )
+    return keys
+
+
+def needed_columns(owner: Map, groups: Columns | None, argument: str) -> dict[str, Any]:
+    """The columns that the map needs, as they are; what is missing is asked for under the name of the argument."""
+    needed, given = owner.columns, by_name(groups)
+    if not isinstance(given, Mapping):
+        if given is None and needed:
+            raise InputError(
+                f"this map needs the column {' and '.join(map(repr, needed))} beside the scores: pass {argument}, or "
+                "where only scores are taken, the map of one group"
+            )
+        if given is not None and len(needed) != 1:
+            fix = "by name, as {'name': values, ...}" if needed else f"no {argument}"
+            raise InputError(f"this map needs {len(needed)} columns of groups: pass {fix}")
+        given = dict.fromkeys(needed, given)
+    missing = [name for name in needed if name not in given]
+    if missing:
+        there = ", ".join(map(str, given)) or "none"
+        raise InputError(f"{argument} has no column {missing[0]!r}, which this map needs: it has {there}")
+    return {name: given[name] for name in needed}
+
+
+def by_name(groups: Any) -> Any:
+    """The columns of a frame by their names; anything else as it is."""
+    names = getattr(groups, "column_names", getattr(groups, "columns", None))  # pyarrow; pandas and polars
+    return groups if names is None or isinstance(groups, Mapping) else {name: groups[name] for name in names}
+
+
+def freeze(owner: Map, name: str, value: object) -> None:
+    """Set a checked field of a frozen map while it is being built."""
+    object.__setattr__(owner, name, value)
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.tobytes() == b.tobytes()
+    return a == b
+
+
+def _hashable(value: object) -> object:
+    return value.tobytes() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,278 @@
+"""Maps of one score: the identity, steps, lines between knots, and curves of the log-odds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.maps.base import Columns, Map, ScoreMap, freeze, needed_keys
+from calibrant.numerics import CLAMP, LOG_ODDS_LIMIT, Floats, Guide
+
+Axis = Literal["log-odds", "score"]
+
+LARGEST = 1e301
+"""Parameters and knots stay below this, so that their products with log-odds and their differences stay finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class IdentityMap(ScoreMap):
+    """The score itself: the model is kept as it is.
+
+    Examples
+    --------
+    >>> IdentityMap().apply([0.2, 0.7]).tolist()
+    [0.2, 0.7]
+    """
+
+    kind: ClassVar[str] = "identity"
+    exact: ClassVar[bool] = True
+
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+        """A copy of ``scores``, as floats."""
+        needed_keys(self, groups, np.shape(scores))
+        given = np.asarray(scores)
+        return given.astype(np.float32 if given.dtype == np.float32 else np.float64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StepMap(ScoreMap):
+    r"""A right-continuous step function.
+
+    .. math:: m(s) = v_j \quad\text{for}\quad k_j \le s < k_{j+1},
+
+    with inner knots :math:`k_1 < \dots < k_J` and :math:`J + 1` values; the first step reaches down to any score and
+    the last up to any score, so no score is ever outside.
+
+    Examples
+    --------
+    >>> StepMap([0.5], [0.1, 0.8]).apply([0.0, 0.49, 0.5, 1.0]).tolist()
+    [0.1, 0.1, 0.8, 0.8]
+    """
+
+    knots: Floats
+    values: Floats
+
+    kind: ClassVar[str] = "step"
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check and freeze the arrays."""
+        freeze(self, "knots", _increasing(self.knots, "knots"))
+        freeze(self, "values", _probabilities(self.values, "values"))
+        if len(self.values) != len(self.knots) + 1:
+            raise ValueError(f"a step map of {len(self.knots)} inner knots needs {len(self.knots) + 1} values")
+
+    @cached_property
+    def _guide(self) -> Guide:
+        return Guide(self.knots)
+
+    def merged(self) -> StepMap:
+        """The same function without knots between equal values."""
+        changes = self.values[1:] != self.values[:-1]
+        return StepMap(self.knots[changes], self.values[np.append(True, changes)])
+
+    def _evaluate(self, s: Floats) -> Floats:
+        out = self.values.take(self._guide.locate(s))
+        missing = np.isnan(s)
+        if missing.any():
+            out[missing] = np.nan
+        return out
+
+    def __repr__(self) -> str:
+        """Size and range instead of thousands of numbers."""
+        return f"StepMap({_span(self.knots, 'knots')}, {_span(self.values, 'values')})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PiecewiseLinearMap(ScoreMap):
+    r"""Linear interpolation between knots, constant outside them.
+
+    .. math:: m(s) = v_j + (v_{j+1} - v_j)\,\frac{s - k_j}{k_{j+1} - k_j} \quad\text{for}\quad k_j \le s \le k_{j+1}.
+
+    Inside a piece the result is held between its two end values, so rounding cannot turn a monotone table into a map
+    that inverts a ranking.
+
+    Examples
+    --------
+    >>> PiecewiseLinearMap([0.0, 1.0], [0.2, 0.6]).apply([-1.0, 0.5, 2.0]).tolist()
+    [0.2, 0.4, 0.6]
+    """
+
+    knots: Floats
+    values: Floats
+
+    kind: ClassVar[str] = "piecewise-linear"
+
+    def __post_init__(self) -> None:
+        """Check and freeze the arrays."""
+        freeze(self, "knots", _increasing(self.knots, "knots"))
+        freeze(self, "values", _probabilities(self.values, "values"))
+        if len(self.values) != len(self.knots) or not len(self.knots):
+            raise ValueError(f"a piecewise-linear map needs as many values as knots, got {len(self.values)}")
+
+    @cached_property
+    def _pieces(self) -> tuple[Guide, Floats, Floats, Floats]:
+        """Guide, left knot, width and rise by the number of knots at or below the score (which is at least 1)."""
+        left = np.append(self.knots[0], self.knots)
+        width = np.concatenate([[1.0], np.diff(self.knots), [1.0]])
+        rise = np.concatenate([[0.0], np.diff(self.values), [0.0]])
+        return Guide(self.knots), left, width, rise
+
+    def _evaluate(self, s: Floats) -> Floats:
+        guide, left, width, rise = self._pieces
+        x = np.clip(s, self.knots[0], self.knots[-1])
+        piece = guide.locate(x)
+        start = self.values.take(piece - 1, mode="clip")
+        end = self.values.take(piece, mode="clip")
+        x -= left.take(piece)
+        x /= width.take(piece)
+        x *= rise.take(piece)
+        x += start
+        return np.asarray(np.clip(x, np.minimum(start, end), np.maximum(start, end)))
+
+    def __repr__(self) -> str:
+        """Size and range instead of thousands of numbers."""
+        return f"PiecewiseLinearMap({_span(self.knots, 'knots')}, {_span(self.values, 'values')})"
+
+
+@dataclass(frozen=True, eq=False)
+class LogitAffineMap(ScoreMap):
+    r"""An affine map of the log-odds, or of the score itself.
+
+    .. math:: m(s) = \operatorname{expit}(\text{slope} \cdot x + \text{intercept}),\qquad
+              x = \operatorname{logit}(s) \text{ or } x = s,
+
+    where scores are moved inside ``[clamp, 1 - clamp]`` before their log-odds are taken (002 eq. 1.7, read with the
+    exponent a logit(z) + b). The identity is slope 1, intercept 0 on the log-odds.
+
+    Examples
+    --------
+    >>> LogitAffineMap(1.0, 0.0).apply([0.25]).tolist()
+    [0.25]
+    """
+
+    slope: float
+    intercept: float
+    on: Axis = "log-odds"
+    clamp: float = CLAMP
+
+    kind: ClassVar[str] = "logit-affine"
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that would not give a probability."""
+        _finite(self, "slope", "intercept")
+        _clamp(self)
+        if self.on not in ("log-odds", "score"):
+            raise ValueError(f"on must be 'log-odds' or 'score', got {self.on!r}")
+
+    def _evaluate(self, s: Floats) -> Floats:
+        return self._evaluate_with(s, self.slope, self.intercept)
+
+    def _evaluate_with(self, s: Floats, slope: float | Floats, intercept: float | Floats) -> Floats:
+        """The map with another slope and intercept, or with those of each row."""
+        if self.on == "score":
+            with np.errstate(over="ignore"):  # an infinite argument is held at the limit below
+                x = np.clip(s, -LARGEST, LARGEST) * slope
+        else:
+            x = np.maximum(s, self.clamp)
+            np.minimum(x, 1.0 - self.clamp, out=x)
+            np.divide(x, 1.0 - x, out=x)
+            np.log(x, out=x)
+            x *= slope
+        x += intercept
+        return _expit_in_place(x)
+
+
+@dataclass(frozen=True, eq=False)
+class BetaMap(ScoreMap):
+    r"""The three-parameter beta map, in the sign of Kull et al.
+
+    .. math:: m(s) = \operatorname{expit}\bigl(a \log s - b \log(1 - s) + c\bigr),
+
+    with identity :math:`(a, b, c) = (1, 1, 0)`. 002 eq. 6.18 writes the second term with a plus; its b is our -b.
+
+    Examples
+    --------
+    >>> BetaMap(1.0, 1.0, 0.0).apply([0.25]).round(12).tolist()
+    [0.25]
+    """
+
+    a: float
+    b: float
+    c: float
+    clamp: float = CLAMP
+
+    kind: ClassVar[str] = "beta"
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that would not give a probability."""
+        _finite(self, "a", "b", "c")
+        _clamp(self)
+
+    def _evaluate(self, s: Floats) -> Floats:
+        x = np.maximum(s, self.clamp)
+        np.minimum(x, 1.0 - self.clamp, out=x)
+        other = np.log1p(-x)
+        other *= self.b
+        np.log(x, out=x)
+        x *= self.a
+        x -= other
+        x += self.c
+        return _expit_in_place(x)
+
+
+def _expit_in_place(x: Floats) -> Floats:
+    np.maximum(x, -LOG_ODDS_LIMIT, out=x)
+    np.minimum(x, LOG_ODDS_LIMIT, out=x)
+    np.negative(x, out=x)
+    np.exp(x, out=x)
+    x += 1.0
+    np.reciprocal(x, out=x)
+    return x
+
+
+def _vector(value: ArrayLike, name: str) -> Floats:
+    array = np.array(value, dtype=np.float64, ndmin=1)
+    if array.ndim != 1 or not (np.abs(array) <= LARGEST).all():
+        raise ValueError(f"{name} must be a one-dimensional list of finite numbers")
+    array += 0.0
+    array.flags.writeable = False
+    return array
+
+
+def _increasing(value: ArrayLike, name: str) -> Floats:
+    array = _vector(value, name)
+    if not (array[1:] > array[:-1]).all():
+        raise ValueError(f"{name} must be strictly increasing")
+    return array
+
+
+def _probabilities(value: ArrayLike, name: str) -> Floats:
+    array = _vector(value, name)
+    if not ((array >= 0.0) & (array <= 1.0)).all():
+        raise ValueError(f"{name} must lie in [0, 1]")
+    return array
+
+
+def _finite(owner: Map, *names: str) -> None:
+    for name in names:
+        value = float(getattr(owner, name))
+        if not abs(value) <= LARGEST:
+            raise ValueError(f"{name} must be a finite number, got {value}")
+        freeze(owner, name, value)
+
+
+def _clamp(owner: LogitAffineMap | BetaMap) -> None:
+    _finite(owner, "clamp")
+    if not 2.0**-52 <= owner.clamp < 0.5:
+        raise ValueError(f"clamp must lie in [2^-52, 0.5), got {owner.clamp}")
+
+
+def _span(values: Floats, name: str) -> str:
+    if len(values) <= 6:
+        return f"{name}=[{', '.join(f'{v:.6g}' for v in values)}]"
+    return f"{len(values)} {name} from {values.min():.6g} to {values.max():.6g}"
