@@ -185,7 +185,10 @@ def probcal_peer(name: str) -> Method:
     def run(scores: Floats, y: Labels, new: Floats) -> Floats:
         import probcal
 
-        return np.asarray(getattr(probcal, name)().fit(scores, y).predict_proba(new))
+        try:
+            return np.asarray(getattr(probcal, name)().fit(scores, y).predict_proba(new))
+        except ValueError:  # too few of a class for its folds: its user is left with the model as it is
+            return new
 
     return run
 
@@ -371,9 +374,7 @@ def failures(found: pd.DataFrame) -> list[str]:
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--quick", action="store_true", help="two data sets of scikit-learn, two sizes, 5 repetitions"
-    )
+    parser.add_argument("--quick", action="store_true", help="two data sets of scikit-learn, two sizes, 5 repetitions")
     parser.add_argument("--peers", action="store_true", help="the peers alone: betacal, probcal, probmetrics")
     parser.add_argument("--cache", type=Path, help="folder that keeps the scores of base models")
     parser.add_argument("--store", type=Path, help="CSV file that the losses are written to")

@@ -1,4 +1,4 @@
-"""``apply`` and ``export`` of a map by group: its columns are found by name in the file."""
+"""``fit`` by segment, ``apply`` and ``export`` of a map by group: its columns are found by name in the file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import calibrant as cb
 from calibrant.export.document import Calibration
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map, StepMap
 
@@ -73,3 +74,125 @@ def test_a_map_by_group_is_exported_and_verified(calibrant: Any, tmp_path: Path)
     )
     proof = json.loads(calibrant("export", path, "--json").stdout)
     assert "'it''s'" in proof["expression"]
+
+
+def test_a_column_of_groups_may_be_named_as_in_the_map(calibrant: Any, tmp_path: Path) -> None:
+    rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    rows.write_text("score,region\n0.5,n\n")
+    path = stored(ByGroupMap("region", ("n",), (HIGH,), LOW))
+    calibrant("apply", rows, "--map", path, "--out", out, "--by", "region")
+    assert out.read_text().splitlines()[1] == "0.5,n,0.75"
+
+
+def test_rows_of_groups_that_the_map_does_not_list_are_counted(calibrant: Any, tmp_path: Path) -> None:
+    rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    rows.write_text("score,region\n0.5,n\n0.5,x\n0.5,x\n0.5,it's\n0.5,\n")
+    words = ["apply", rows, "--map", stored(ByGroupMap("region", ("n", "it's"), (HIGH, HIGH), LOW)), "--out", out]
+    told = " ".join(calibrant(*words).stdout.split())
+    assert "2 rows have a group in 'region' that the map does not list, such as 'x', and got the map of all." in told
+    words[3] = stored(ByGroupMap("region", ("n", "x"), (HIGH, HIGH), None))
+    told = json.loads(calibrant(*words, "--force", "--json").stdout)
+    assert told["unlisted"] == [{"column": "region", "rows": 1, "examples": ["it's"], "mapped": False}]
+    assert told["missing"] == 2
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_no_row_with_a_group_of_the_map_is_a_mistake(calibrant: Any, tmp_path: Path, end: str) -> None:
+    rows, out = tmp_path / f"rows.{end}", tmp_path / f"out.{end}"
+    found = duckdb.sql("SELECT * FROM (VALUES (0.5, 'x3'), (0.5, NULL)) AS t(score, region)")
+    found.write_parquet(str(rows)) if end == "parquet" else found.write_csv(str(rows))
+    words = ["apply", rows, "--map", stored(ByGroupMap("region", (3, 4), (HIGH, LOW), LOW)), "--out", out]
+    told = calibrant(*words, code=1).stderr
+    assert "no row has a group of the map: it lists '3', '4' in 'region', and the column 'region' holds 'x3'" in told
+    assert "name the right column with --by region=COL, or pass --allow-unlisted" in told
+    assert not out.exists()
+    assert "1 row has a group in 'region'" in " ".join(calibrant(*words, "--allow-unlisted").stdout.split())
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+@pytest.mark.parametrize("to", ["csv", "parquet"])
+def test_whole_numbers_with_gaps_as_pandas_writes_them_are_groups(
+    calibrant: Any, tmp_path: Path, end: str, to: str
+) -> None:
+    rows, out = tmp_path / f"rows.{end}", tmp_path / f"out.{to}"
+    if end == "csv":
+        rows.write_text("score,edu\n0.5,3.0\n0.5,\n0.5,4.0\n")
+    else:
+        values = "(0.5, 3.0::DOUBLE), (0.5, NULL), (0.5, 4.0)"
+        duckdb.sql(f"SELECT * FROM (VALUES {values}) AS t(score, edu)").write_parquet(str(rows))
+    path = stored(ByGroupMap("edu", (3,), (HIGH,), LOW))
+    calibrant("apply", rows, "--map", path, "--out", out)
+    written = duckdb.read_csv(str(out)) if to == "csv" else duckdb.read_parquet(str(out))
+    assert written.project("edu, calibrated").fetchall() == [(3.0, 0.75), (None, 0.25), (4.0, 0.25)]
+    assert (end, to) != ("csv", "csv") or "0.5,3.0,0.75" in out.read_text()
+    rows.with_suffix(".csv").write_text("score,edu\n0.5,3.0\n0.5,3.5\n")
+    told = calibrant("apply", rows.with_suffix(".csv"), "--map", path, "--out", out, "--force", code=1).stderr
+    assert "the column 'edu' (--by edu=COL) holds 3.5: a group is text, a whole number or true or false" in told
+
+
+# --------------------------------------------------------------------------------------------------- fitted by segment
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["--by", "land"], {"by": "land"}),
+        (["--by", "land", "--by", "w"], {"by": ["land", "w"]}),
+        (["--by", "land", "--multicalibrate"], {"by": "land", "mode": "multicalibrate"}),
+        (["--source", "land"], {"source": "land"}),
+    ],
+)
+def test_fit_by_segment_is_that_of_the_library(
+    calibrant: Any, columns: dict[str, Any], words: list[str], options: dict[str, Any]
+) -> None:
+    frame = pytest.importorskip("pandas").DataFrame(columns)
+    expected = cb.calibrate(frame, score="score", label="mixed", **options)
+    done = calibrant("fit", "rows.parquet", "--label", "mixed", *words, "--out", "m.json", "--json")
+    assert cb.load("m.json").map == expected.map_
+    told = json.loads(done.stdout)["by_segment"]
+    assert told["segments"] == expected.segments_.to_dict()["segments"]
+    assert told["change"]["value"] == expected.change_.value
+    calibrant("apply", "rows.csv", "--map", "m.json", "--out", "out.csv")
+
+
+@pytest.mark.parametrize("words", [["--by", "land"], ["--by", "land", "--multicalibrate"], ["--source", "land"]])
+def test_fit_by_segment_says_it_in_options(calibrant: Any, words: list[str]) -> None:
+    told = " ".join(calibrant("fit", "rows.csv", "--label", "mixed", *words, "--out", "m.json").stdout.split())
+    assert not any(python in told for python in ("segments_", "sources_", "comparison_", "HistogramBinning"))
+    assert "All segments: --json." in told
+    assert ("What it compared for the map of all" in told) == ("--by" in words)
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_check_finds_the_groups_of_the_map_in_the_file(calibrant: Any, end: str) -> None:
+    calibrant("fit", "rows.csv", "--label", "mixed", "--by", "land", "--out", "m.json")
+    told = calibrant("check", f"rows.{end}", "--label", "mixed", "--map", "m.json", code=11).stdout
+    assert told.startswith("In-sample: about 100 %")
+
+
+def test_a_method_may_be_named_for_the_map_of_all(calibrant: Any, columns: dict[str, Any]) -> None:
+    words = ["fit", "rows.csv", "--label", "mixed", "--by", "land", "--method", "platt", "--out", "m.json"]
+    told = " ".join(calibrant(*words).stdout.split())
+    assert told.startswith("SegmentCalibrator(calibrator=PlattScaling()) fitted to 4,000 probability scores")
+    assert "Saved as m.json" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--multicalibrate", "--multicalibrate is about segments: name their columns with --by, or leave it out"),
+        ("--by land --source w", "--by and --source cannot be combined: leave one of them out"),
+        ("--by land --guarantee 0.1", "--guarantee cannot be combined with --by: leave one of them out"),
+        ("--source land --groups patient", "--groups cannot be combined with --source: leave one of them out"),
+        ("--source lnd", "rows.csv has no column 'lnd' (--source): did you mean 'land'?"),
+        ("--by score", "--by score holds 0."),
+    ],
+)
+def test_what_cannot_be_fitted_by_segment_is_told(calibrant: Any, words: str, told: str) -> None:
+    assert told in calibrant("fit", "rows.csv", *words.split(), "--out", "m.json", code=1).stderr
+
+
+def test_a_store_holds_no_rows_to_fit_segments_to(calibrant: Any) -> None:
+    calibrant("tally", "rows.csv", "--by", "land", "--store", "kept", "--day", "2026-01-01")
+    told = calibrant("fit", "kept", "--by", "land", "--out", "m.json", code=1).stderr
+    assert "kept is a tally store, and --by needs rows: name their files" in told

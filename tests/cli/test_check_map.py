@@ -47,3 +47,21 @@ def test_a_map_that_is_not_there_is_told(run, mapped):
     done = run("check", "new.parquet", "--map", "other.json")
     assert done.exit_code == 1
     assert "the map other.json does not exist" in done.stderr
+
+
+@pytest.mark.parametrize("n", [150, 2000])
+def test_heaped_rows_that_the_map_was_fitted_to_are_known_again(run, here, n):
+    rng = np.random.default_rng(0)
+    scores = rng.choice([0.2, 0.4, 0.7, 0.9], n)
+    write({"score": scores, "label": (rng.random(n) < scores - 0.15).astype(int)}, str(here / "heaped.csv"))
+    assert run("fit", "heaped.csv", "--out", "heaped.json").exit_code == 0
+    done = run("check", "heaped.csv", "--map", "heaped.json")
+    assert done.exit_code == 11
+    assert done.stdout.startswith("In-sample: about 100 % of these rows were used to fit the map")
+
+
+def test_segments_that_are_off_do_not_change_the_exit_code_as_the_help_says(run):
+    assert run("check", "rows.csv", "--label", "mixed", "--by", "land", "--tolerance", "0.5").exit_code == 0
+    assert "segments and periods that are off are told, and do not change it" in " ".join(
+        run("check", "--help").stdout.replace("│", " ").split()
+    )

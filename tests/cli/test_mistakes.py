@@ -125,6 +125,8 @@ BOTH = {
     "no bytes in Parquet": ("empty.parquet", "empty.parquet is empty (0 bytes): write it again, or leave it out"),
     "no rows": ("header.csv", "header.csv has names of columns and no rows: see how it was written"),
     "no file": ("row.csv", "row.csv does not exist: did you mean rows.csv?"),
+    "no file, and others of its kind": ("llm.parquet", "llm.parquet does not exist: check the path"),
+    "no file, one of another kind": ("few.parquet", "few.parquet does not exist: did you mean few.csv?"),
     "no file and nothing like it": ("nothing/at-all.csv", "nothing/at-all.csv does not exist: check the path"),
     "no match": ("q*.csv", "no file matches q*.csv: check the folder and the pattern"),
     "a folder": ("folder", "folder is a folder and no tally store: name its files, as in 'folder/*.csv'"),

@@ -38,9 +38,9 @@ def ten_off(seed: int):
     return draw(level, stretch, ROWS, rng)
 
 
-def repaired(scores, y, place, alpha: float = 0.05) -> Repairs:
+def repaired(scores, y, place, alpha: float = 0.05, weight: np.ndarray | None = None) -> Repairs:
     """As the calibrator does after Platt's map of all."""
-    cells = SegmentCells.of(check_rows(scores, y, kind="probability"), {"segment": read_keys(place)})
+    cells = SegmentCells.of(check_rows(scores, y, weight, kind="probability"), {"segment": read_keys(place)})
     return repair(cells, cells.log_odds(fit_platt(cells.scores())[0]), alpha)
 
 
@@ -66,6 +66,35 @@ def test_when_nothing_is_off_something_is_changed_at_most_as_often_as_promised(r
         rng = np.random.default_rng([43, rows, seed])
         wrong += bool(repaired(*draw(nothing, nothing, rows, rng), alpha).changes)
     assert stats.binomtest(wrong, samples, alpha, alternative="greater").pvalue > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rare", [False, True])
+@pytest.mark.parametrize("weights", ["equal", "uniform", "lognormal"])
+def test_the_promise_holds_with_importance_weights(weights, rare, full_size):
+    """That do not depend on the labels; with rare events a segment has a tenth of one."""
+    alpha, samples, wrong = 0.2, 400 if full_size else 100, 0
+    for seed in range(samples):
+        rng = np.random.default_rng([71, rare, seed])
+        scores = np.clip(rng.beta(2, 400, 4000), 1e-5, 1.0) if rare else rng.beta(2, 5, 4000)
+        drawn = {"equal": np.full(4000, 1.5), "uniform": rng.uniform(0.5, 1.5, 4000)}
+        weight = drawn.get(weights, rng.lognormal(0.0, 1.0, 4000))
+        y, place = rng.random(4000) < scores, np.arange(4000) % (200 if rare else 60)
+        wrong += bool(repaired(scores, y, place, alpha, weight).changes)
+    assert stats.binomtest(wrong, samples, alpha, alternative="greater").pvalue > LEVEL
+
+
+@pytest.mark.slow
+def test_importance_weights_hide_few_segments_that_are_off(full_size):
+    """The bound costs something: seven of ten are asked for, of rows worth about four fifths of their number."""
+    found = []
+    for seed in range(100 if full_size else 6):
+        scores, y, place = ten_off(seed)
+        weight = np.random.default_rng([79, seed]).lognormal(0.0, 0.5, len(y))
+        changed = {int(change.value) for change in repaired(scores, y, place, weight=weight).changes}
+        found.append(sum(value < OFF for value in changed))
+        assert len(changed) - found[-1] <= 2
+    assert np.median(found) >= 7
 
 
 @pytest.mark.slow

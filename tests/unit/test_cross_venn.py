@@ -165,3 +165,10 @@ def test_scikit_learns_checks():
             check(estimator)
             done += 1
     assert done > 40
+
+
+def test_a_fold_that_calibrates_on_rows_of_its_model_is_refused():
+    rng = np.random.default_rng(0)
+    X, y, ids = rng.normal(size=(60, 2)), np.arange(60) % 2, np.arange(60)
+    with pytest.raises(ValueError, match="keep the two apart"):
+        CrossVennAbers(LogisticRegression(), cv=[(ids, ids)]).fit(X, y)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant import BetaScaling, HistogramBinning, IsotonicCalibrator, PlattScaling
+from calibrant import (
+    BetaScaling,
+    HistogramBinning,
+    IsotonicCalibrator,
+    PlattScaling,
+    SamplingCorrection,
+    load,
+    shift_to,
+)
 from calibrant.arrays import InputError
 from calibrant.engine.frames import tally
 from calibrant.guarantees.certificates import Refusal
@@ -162,3 +170,18 @@ def test_wrong_calls_are_told_what_to_do(data: dict[str, Any]) -> None:
         with pytest.raises(InputError, match=sentence) as caught:
             PlattScaling().fit(*arguments, **options)
         assert "\n" not in str(caught.value), case
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_what_was_loaded_or_moved_takes_frames_as_calibrators_do(engine, data, tmp_path):
+    frame = FRAMES[engine](data)
+    cal = PlattScaling().fit(data["s"], data["y"])
+    cal.save(tmp_path / "map.json")
+    undone = SamplingCorrection(kept_negatives=0.1)
+    moved = shift_to(cal, data["s"], mean=0.2)
+    for each in (load(tmp_path / "map.json"), undone, moved):
+        expected = pytest.approx(each.transform(data["s"]), abs=1e-12)
+        assert READ[engine](each.transform(frame, "s")) == expected
+        assert READ[engine](each.transform(frame, score="s")) == expected
+    with pytest.raises(InputError, match="a frame is needed, and ndarray is none"):
+        cal.calibration_.transform(data["s"], "s")

@@ -66,7 +66,7 @@ def test_few_labels_fall_back_to_the_exact_interval_and_say_so(y: list[int]) -> 
     assert found.method == "clopper-pearson"
     assert (found.low, found.high) == tuple(float(end) for end in clopper_pearson(sum(y), n, 0.05))
     assert found.rate == sum(y) / n
-    assert "exact" in str(found)
+    assert f"from {n} labels alone, exact" in str(found)
     assert "Clopper and Pearson" in str(found)
 
 
@@ -137,3 +137,8 @@ def test_wrong_input_is_refused() -> None:
         mean_rate(FAR, NEAR)
     with pytest.raises(InputError, match="empty"):
         mean_rate([], NEAR, Y)
+
+
+def test_labels_in_the_wrong_place_are_told_the_order() -> None:
+    with pytest.raises(InputError, match=r"labels come last here, as in mean_rate\(scores, labelled, y\)"):
+        mean_rate(NEAR, Y, FAR)

@@ -10,7 +10,8 @@ import pytest
 
 from calibrant.arrays import InputError
 from calibrant.calibrators.binning import HistogramBinning
-from calibrant.export.document import Calibration
+from calibrant.calibrators.parametric import PlattScaling
+from calibrant.export.document import Calibration, load
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificates import Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, gate, issue
@@ -347,3 +348,20 @@ def test_uncovered_edges_never_hold_half_of_the_rows(seed):
     bins = int(rng.integers(1, n // 2 + 1) if seed % 2 else rng.integers(1, 12))
     cal = HistogramBinning(bins).fit(rng.integers(0, values, n) / values, np.arange(n) % 2)
     assert cal.bins_.uncovered_rows < n / (10 if n >= 300 * bins else 2)
+
+
+def test_certificates_are_asked_for_alike_before_saving_and_after_loading(tmp_path):
+    rng = np.random.default_rng(5)
+    scores = rng.random(2000)
+    y = rng.random(2000) < scores
+    for cal in (HistogramBinning(n_bins=5), PlattScaling()):
+        cal.fit(scores, y).save(tmp_path / "cal.json")
+        back = load(tmp_path / "cal.json")
+        assert str(back.certificate()) == str(back.certificate) == str(cal.certificate())
+        assert str(back.certificate(alpha=0.1)) == str(cal.certificate(alpha=0.1))
+        assert bool(back.certificate()) == bool(cal.certificate())
+    HistogramBinning(n_bins=5).fit(scores, y).save(tmp_path / "cal.json")
+    with pytest.raises(InputError, match=r"has alpha=0\.1: ask the calibrator for another one before it is saved"):
+        load(tmp_path / "cal.json").certificate(alpha=0.01)
+    with pytest.raises(InputError, match="has mode='simultaneous'"):
+        load(tmp_path / "cal.json").certificate(mode="marginal")

@@ -49,7 +49,7 @@ def world(n: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         # 0.1 -> 0.1, 0.2 -> 0.6, 0.3 and 0.4 -> 0.3: 0.2 wins two pairs, 0.4 one and a half
         (
             StepMap([0.15, 0.25], [0.1, 0.6, 0.3]),
-            "Ranking changed: some higher scores get lower probabilities (AUC 0.7500 to 0.8750).",
+            "Ranking changed: some higher scores get lower probabilities (AUC 0.7500 to 0.8750 on the fitted rows).",
         ),
         (LogitAffineMap(0.0, 1.0), "Ranking lost: all scores get one probability (AUC 0.7500 to 0.5000)."),
         (PiecewiseLinearMap([0.2, 1.0], [0.2, 0.9]), "Ties cost 0.1250 of AUC (0.7500 to 0.6250)."),

@@ -26,11 +26,14 @@ from calibrant import (
 )
 from calibrant.arrays import check_rows
 from calibrant.arrays.keys import read_keys
-from calibrant.calibrators.multicalibration import examine, repair, saddlepoint_p
-from calibrant.calibrators.segmenting import SegmentCells
+from calibrant.calibrators.multicalibration import bounded_p, examine, repair, saddlepoint_p
+from calibrant.calibrators.segment_losses import SplitTies, ranking_between, weighted_mean
+from calibrant.calibrators.segmenting import ALL_ROWS, SegmentCells
 from calibrant.calibrators.shrinking import Scales, Segmented, fit_scales, most_probable, shrink
+from calibrant.engine import apply as engine_apply
 from calibrant.maps import ByGroupMap, ComposeMap, LogitAffineMap
 from calibrant.metrics.chance import Chance
+from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import expit, logit
 from calibrant.verdict.segments import scan_segments
 
@@ -121,7 +124,7 @@ def test_no_difference_gives_scales_of_zero_and_the_map_of_all():
     cal = SegmentCalibrator(PlattScaling()).fit(expit(x), y, group)
     assert cal.map_ == cal.global_.map_
     assert cal.map_.columns == ()
-    assert "do not differ" in str(cal)
+    assert "the labels give no reason to tell segments apart" in str(cal)
     assert (cal.transform([0.2]) == cal.global_.transform([0.2])).all()
 
 
@@ -193,6 +196,62 @@ def test_the_largest_possible_slope_has_a_p_value_too():
     assert 1.99 / 2**10 < p < 0.01
 
 
+def test_the_bound_is_never_below_the_exact_chance_of_weighted_labels():
+    """Twelve rows of unlike weights: all 2^12 labellings, each with its chance."""
+    rng = np.random.default_rng(1)
+    x, weight = rng.normal(-2.0, 1.0, 12), rng.lognormal(0.0, 1.0, 12)
+    p, labels = expit(x), (np.arange(2**12)[:, None] >> np.arange(12)) & 1
+    chance = np.where(labels, p, 1 - p).prod(axis=1)
+    drawn = ((labels - p) * weight).sum(axis=1)
+    for total in np.quantile(drawn, np.linspace(0.01, 0.99, 25)):
+        tail = chance[drawn <= total + 1e-12].sum() if total < 0 else chance[drawn >= total - 1e-12].sum()
+        assert bounded_p(x, weight, np.ones(12), float(total)) >= min(1.0, 2 * tail) - 1e-9
+        assert bounded_p(x, 1e6 * weight, np.ones(12), 1e6 * float(total)) == pytest.approx(
+            bounded_p(x, weight, np.ones(12), float(total))
+        )
+    assert bounded_p(x, weight, np.ones(12), 0.0) == 1.0
+
+
+@pytest.mark.parametrize("weights", ["unequal", "equal"])
+def test_importance_weights_of_rare_events_change_nothing_where_nothing_is_off(weights):
+    """200 segments of 20 rows and a tenth of an event: by the normal law one event in a segment proved it off."""
+    for seed in range(4):
+        rng = np.random.default_rng([71, seed])
+        scores = np.clip(rng.beta(2, 400, 4000), 1e-5, 1.0)
+        weight = rng.uniform(0.5, 1.5, 4000) if weights == "unequal" else np.full(4000, 1.5)
+        rows = check_rows(scores, rng.random(4000) < scores, weight, kind="probability")
+        cells = SegmentCells.of(rows, {"g": read_keys(np.arange(4000) % 200)})
+        assert not repair(cells, logit(cells.axis)[cells.place], 0.05).changes
+
+
+def test_weights_far_apart_do_not_share_a_cell():
+    rows = check_rows(np.full(4, 0.3), [0, 1, 0, 1], [1.0, 1.0, 10.0, 10.0], kind="probability")
+    cells = SegmentCells.of(rows, {"g": read_keys(["a"] * 4)})
+    assert cells.w2 is not None
+    unit = 22 / 202  # effective rows: the sum of the weights over that of their squares
+    assert cells.w2 / cells.n == pytest.approx([unit, 10 * unit])
+
+
+def test_a_segment_that_is_off_is_found_with_importance_weights_too():
+    scores, y, by = draw(8000)
+    weight = np.random.default_rng(0).lognormal(0.0, 0.5, 8000)
+    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, by, weight)
+    assert {"north", "west"} <= {change.value for change in cal.changes_}
+
+
+def test_equal_weights_say_nothing():
+    scores, y, by = draw(1500)
+    for mode in ("shrink", "multicalibrate"):
+        plain, heavy = (
+            SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by, weight)
+            for weight in (None, np.full(1500, 20.0))
+        )
+        told = [[(change.value, change.p_value) for change in each.changes_] for each in (heavy, plain)]
+        assert [pair[0] for pair in told[0]] == [pair[0] for pair in told[1]]
+        assert [pair[1] for pair in told[0]] == pytest.approx([pair[1] for pair in told[1]], rel=1e-6)
+        assert [line.rows for line in heavy.segments_.lines] == [line.rows for line in plain.segments_.lines]
+
+
 def test_the_level_test_is_that_of_the_verdict():
     scores, y, by = draw(800, levels=np.array([0.0, 0.5, 0.0, 0.0]))
     cells = cells_of(scores, y, by)
@@ -212,8 +271,9 @@ def test_only_what_is_off_is_changed_and_said_why():
     found = repair(cells, logit(cells.axis)[cells.place], 0.05)
     assert found.settled
     assert {change.value for change in found.changes} == {"north", "west"}
-    ((column, lines),) = found.stages
-    assert column == "by0"
+    (column, lines), (whole, level) = found.stages
+    assert (column, whole) == ("by0", ALL_ROWS)
+    assert level == {0: (1.0, found.common)}
     assert set(lines) == {1, 3}
     north = next(change for change in found.changes if change.value == "north")
     assert north.aspect == "level"
@@ -232,7 +292,54 @@ def test_a_wrong_slope_alone_is_found():
     (change,) = repair(cells, logit(cells.axis)[cells.place], 0.05).changes
     assert (change.value, change.aspect) == ("2", "slope")
     assert change.slope == pytest.approx(0.5, abs=0.1)
-    assert "too steep" in str(change)
+    own, middle = group == 2, np.average(x[group == 2], weights=(expit(x) * expit(-x))[group == 2])
+    above = own & (x > middle)
+    assert (change.events, change.events_above) == (y[own].sum(), y[above].sum())
+    assert change.predicted_above == pytest.approx(expit(x[above]).sum())
+    below = own & ~above
+    figures = f"below its middle predicted {expit(x[below]).sum():,.0f}, happened {y[below].sum():,}, above it "
+    assert f"too steep ({figures}{expit(x[above]).sum():,.0f} and {y[above].sum():,}, of {own.sum():,}" in str(change)
+
+
+def overlapping(seed: int = 0) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Levels by one column and a slope by the other."""
+    rng = np.random.default_rng([73, seed])
+    scores, a, b = rng.beta(2, 5, 6000), rng.integers(0, 3, 6000), rng.integers(0, 3, 6000)
+    x = logit(scores)
+    return scores, rng.random(6000) < expit(0.8 * (a - 1) + np.where(b == 1, 1.5, 1.0) * x), {"a": a, "b": b}
+
+
+def test_changes_of_segments_do_not_leave_the_whole_off():
+    for seed in range(3):
+        scores, y, by = overlapping(seed)
+        cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, by)
+        p = cal.transform(scores, by)
+        assert len(cal.changes_) >= 3
+        assert abs((y - p).sum()) < 0.02 * np.sqrt((p * (1 - p)).sum())
+        assert "All rows: level" in str(cal)
+        after = cal.map_.apply(scores, {name: read_keys(codes) for name, codes in by.items()})
+        assert after == pytest.approx(p)
+
+
+def test_the_level_of_all_rows_reaches_every_export():
+    duckdb, pa = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow")
+    scores, y, by = overlapping()
+    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, by)
+    assert isinstance(cal.map_.maps[-1], LogitAffineMap)
+    rows = duckdb.from_arrow(pa.table({"s": scores[:200], **{name: codes[:200] for name, codes in by.items()}}))
+    sql = rows.project(f"{cal.to_sql('s')} AS p").fetchnumpy()["p"]
+    found = cal.transform(scores[:200], {name: codes[:200] for name, codes in by.items()})
+    assert np.asarray(sql, dtype=float) == pytest.approx(found, abs=1e-12)
+
+
+def test_the_table_and_the_changes_tell_one_level():
+    scores, y, by = overlapping()
+    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, by)
+    lines = {(line.column, line.value): line for line in cal.segments_.lines}
+    assert {change.column for change in cal.changes_} == {"a", "b"}
+    for change in cal.changes_:
+        line = lines[change.column, change.value]
+        assert (line.level, line.slope) == pytest.approx((change.level, change.slope), abs=1e-3)
 
 
 def test_a_segment_explained_by_another_columns_change_is_left_alone():
@@ -329,11 +436,14 @@ def test_segments_that_differ_get_their_own_level(mode):
     assert cal.provenance_.method == "SegmentCalibrator"
 
 
-@pytest.mark.parametrize("mode", ["shrink", "multicalibrate"])
 @pytest.mark.parametrize("unknown", ["nowhere", None, float("nan")])
-def test_an_unseen_and_a_missing_segment_get_the_map_of_all(mode, unknown):
-    cal = fitted(mode)
+def test_an_unseen_and_a_missing_segment_get_the_map_of_all(unknown):
+    cal = fitted()
     assert cal.transform([0.3], np.array([unknown], dtype=object)).tolist() == cal.global_.transform([0.3]).tolist()
+    cal = fitted("multicalibrate")  # and the level of all rows
+    expected = cal.map_.maps[-1].apply(cal.global_.transform([0.3]))
+    assert cal.transform([0.3], np.array([unknown], dtype=object)) == pytest.approx(expected, abs=1e-15)
+    assert "missing ones, get the map of all and the level of all rows." in str(cal)
 
 
 def test_an_unseen_source_gets_no_probability():
@@ -409,12 +519,115 @@ def test_it_prints_itself(mode):
     assert "not fitted" in str(SegmentCalibrator())
 
 
+def test_it_says_what_was_done_to_whom_and_where_the_rest_is():
+    cal = SegmentCalibrator(AutoCalibrator(["platt"])).fit(*draw())
+    text = str(cal)
+    assert "the odds of a typical one are 1." in text
+    assert all(line in text for line in (f"  {each}" for each in str(cal.segments_).splitlines()))
+    assert "Segments that were not there at the fit, and missing ones, get the map of all." in text
+    assert "See segments_ and global_.comparison_." in text
+    assert "on the fitted rows)." in text
+    assert "Of this, segments make -0." in text
+
+
+def test_only_the_segments_moved_farthest_are_printed():
+    scores, y, _ = draw(6000)
+    many = np.arange(6000) % 30
+    odds = scores / (1 - scores) * np.where(many == 7, 4.0, 1.0)
+    cal = SegmentCalibrator(PlattScaling()).fit(scores, y | (np.random.default_rng(0).random(6000) < odds / 9), many)
+    text = str(cal)
+    assert text.count("segment = ") == 5
+    assert "and 25 more" in text
+
+
+def test_segments_of_no_worth_are_said_to_be_that():
+    scores, y, _ = draw(3000)
+    text = str(SegmentCalibrator(PlattScaling()).fit(scores, y, np.arange(3000) % 5))
+    assert "Segments gain nothing that can be seen (" in text
+    assert "not there at the fit" not in text
+
+
+def test_each_source_has_its_line():
+    scores, y, by = draw()
+    cal = SegmentCalibrator(PlattScaling(), mode="separate").fit(scores, y, by)
+    own = by == "north"
+    line = next(line for line in str(cal).splitlines() if line.strip().startswith("north:"))
+    assert f"{own.sum():,} rows, {y[own].sum():,} events; log loss 0." in line
+    assert "Sources that were not there at the fit, and missing ones, get no probability." in str(cal)
+    assert "levels and slopes" not in str(cal)
+    assert "sources_[name].certificate()" in str(cal.certificate())
+    assert "See segments_ and sources_." in str(cal)
+    many = SegmentCalibrator(PlattScaling(), mode="separate").fit(scores, y, np.arange(4000) % 12)
+    assert "and 2 more sources." in str(many)
+
+
+def test_one_change_is_one_change():
+    scores, _, _ = draw(8000)
+    segment = np.arange(8000) % 20
+    y = np.random.default_rng(3).random(8000) < expit(logit(scores) + 1.2 * (segment == 5))
+    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, segment)
+    assert [change.value for change in cal.changes_] == ["5"]
+    assert "1 change, of 20 segments tested" in str(cal)
+    assert "1 group: '5'" in repr(cal.map_)
+
+
 def test_the_ranking_statement_is_about_all_rows_together():
     cal, (scores, y, by) = fitted("shrink"), draw()
     p = cal.transform(scores, by)
     area = stats.mannwhitneyu(p[y], p[~y]).statistic / (y.sum() * (~y).sum())
     assert cal.ranking_.after == pytest.approx(area)
     assert cal.ranking_.after > cal.ranking_.before
+
+
+@pytest.mark.parametrize(
+    ("scores", "x", "order"),
+    [
+        ([1, 2, 3], [-1, 0, 1], "unchanged"),
+        ([1, 2, 3], [-1, 0, 0], "ties"),
+        ([1, 2, 3], [1, 0, 0], "reversed"),
+        ([1, 2, 3], [1, -1, 0], "mixed"),
+        ([1, 2, 3], [0, 0, 0], "lost"),
+        ([1, 2, 3, 3], [2, 2, 1, 3], "mixed"),
+        ([1, 2, 3, 3], [0, 1, np.nan, 3], "unchanged"),
+    ],
+)
+def test_the_order_between_segments_is_read_off_the_values(scores, x, order):
+    cells = cells_of(np.array(scores) / 10, np.arange(len(x)) % 2, np.arange(len(x)))
+    found = ranking_between(cells, np.array(x, dtype=float)[cells.codes["by0"]])
+    assert found.order == order
+    assert type(found).__name__ == "Ranking"
+
+
+def test_equal_scores_that_segments_tell_apart_are_not_called_a_worse_ranking():
+    cells = cells_of(np.full(4, 0.5), [0, 0, 1, 1], ["a", "a", "b", "b"])
+    found = ranking_between(cells, np.where(cells.codes["by0"] == 1, 1.0, -1.0))
+    assert isinstance(found, SplitTies)
+    assert (
+        str(found) == "Ranking kept, and equal scores told apart by segment (AUC 0.5000 to 1.0000 on the fitted rows)."
+    )
+
+
+def test_sources_that_kept_their_model_are_said_to_be_kept_with_their_ranking():
+    rng = np.random.default_rng(0)
+    scores = rng.beta(2, 5, 3000)
+    y, by = rng.random(3000) < scores, np.where(np.arange(3000) < 2990, "a", "few")
+    cal = SegmentCalibrator(mode="separate").fit(scores, y, by)
+    assert cal.sources_["a"].state_ == "kept"
+    assert cal.state_ == "kept"
+    assert str(cal.ranking_) == "Ranking unchanged."
+    assert cal.ranking_.before == cal.ranking_.after  # of the same rows
+    assert "rows that it had not seen, without those of few, the log loss" in str(cal)
+
+
+def test_a_source_whose_loss_is_not_known_is_named():
+    found = {
+        "a": (3.0, Estimate("x", 1.0, 0.1)),
+        "b": (1.0, Estimate("x", 2.0, 0.1)),
+        "c": (9.0, Estimate("x", np.nan)),
+    }
+    mean = weighted_mean("x", found)
+    assert mean.value == pytest.approx((3 * 1.0 + 2.0) / 4)
+    assert mean.notes == ("without c: too few rows to judge them",)
 
 
 # ------------------------------------------------------------------------------------------------------ honest numbers
@@ -464,6 +677,39 @@ def test_one_segment_keeps_the_map_of_all(mode):
     scores, y, _ = draw(500)
     cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, np.full(500, "all"))
     assert np.abs(cal.transform([0.1, 0.5], ["all", "all"]) - cal.global_.transform([0.1, 0.5])).max() < 0.02
+
+
+@pytest.mark.parametrize("mode", ["shrink", "multicalibrate"])
+def test_no_segment_at_all_is_no_segment(mode):
+    scores, y, _ = draw(300)
+    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, np.full(300, None, dtype=object))
+    assert cal.map_ == cal.global_.map_
+    assert "No row has a segment: all get the map of all." in str(cal)
+
+
+def test_one_class_makes_no_segments_differ():
+    with pytest.warns(CalibrantWarning):
+        cal = SegmentCalibrator().fit(draw(1500)[0], np.zeros(1500), np.arange(1500) % 2)
+    assert cal.scales_["segment"] == (0.0, 0.0, 0.0)
+    assert cal.map_ == cal.global_.map_
+
+
+def test_a_map_of_all_that_is_off_makes_no_segments_differ():
+    """A temperature mends no level: all segments are off alike, by 1.5 and a slope of 0.7."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(-1.0, 1.3, 4000)
+    y = rng.random(4000) < expit(0.7 * x + 1.5)
+    cal = SegmentCalibrator(TemperatureScaling()).fit(expit(x), y, np.arange(4000) % 8)
+    assert cal.scales_["segment"] == (0.0, 0.0, 0.0)
+    cells = cells_of(expit(x), y, np.arange(4000) % 8)
+    assert not shrink(cells, logit(cells.axis)[cells.place]).stages
+    level = np.where(np.arange(4000) % 8 == 0, 1.2, 0.0)
+    cells = cells_of(expit(x), rng.random(4000) < expit(0.7 * x + 1.5 + level), np.arange(4000) % 8)
+    x = logit(cells.axis)[cells.place]
+    p = expit(cells.after(x, shrink(cells, x).stages))  # where they differ they get the line of all and their own
+    for code in range(8):
+        own = cells.codes["by0"] == code
+        assert abs((cells.events - cells.n * p)[own].sum()) < np.sqrt((p * (1 - p))[own].sum())
 
 
 @pytest.mark.parametrize("mode", ["shrink", "multicalibrate"])
@@ -549,9 +795,10 @@ def test_counts_are_repetition_and_order_does_not_matter(mode):
     order = np.random.default_rng(2).permutation(len(repeated[0]))
     assert base.fit(*(column[order] for column in repeated)).map_ == map_
     assert base.after_ == after
-    assert base.fit(scores, y, by, count.astype(float)).map_.columns == map_.columns
-    probe = np.full(4, 0.3)
-    assert base.transform(probe, NAMES) == pytest.approx(map_.apply(probe, NAMES), abs=1e-12)
+    weighted = base.fit(scores, y, by, count.astype(float))  # importance weights, whole ones too, are no repetition
+    if mode != "separate":
+        total = sum(line.rows for line in weighted.segments_.lines)
+        assert total == pytest.approx(count.sum() ** 2 / (count**2).sum())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -658,19 +905,77 @@ def test_segments_may_be_called_otherwise_where_the_map_runs(tmp_path):
     expected = pytest.approx(cal.transform(scores, by), abs=1e-12)
     sql = rows.project(f"{cal.to_sql('s', by=renamed)} AS p").fetchnumpy()["p"]
     assert np.asarray(sql, dtype=float) == expected
-    framed = cal.transform(rows, renamed, score="s").fetchnumpy()["calibrated"]
+    framed = cal.transform(rows, "s", by=renamed).fetchnumpy()["calibrated"]
     assert np.asarray(framed, dtype=float) == expected
     assert cal.export_sql(tmp_path / "map.sql", "s", by=renamed).worst <= 1e-12
     assert '"area"' in (tmp_path / "map.sql").read_text()
-    with pytest.raises(InputError, match="has its segments in it"):
-        cal.transform(rows, by, score="s")
+    with pytest.raises(InputError, match="has its groups in it"):
+        cal.transform(rows, "s", by=by)
     with pytest.raises(InputError, match="no column 'segment'"):
         cal.transform(rows, score="s")
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_code_that_maps_works_before_saving_and_after_loading(mode, tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    scores, y, by = draw(1500)
+    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, {"region": by})
+    cal.save(tmp_path / "map.json")
+    expected = cal.map_.apply(scores, by)
+    table = {"s": scores, "region": by.astype(object), "other": by[::-1].astype(object)}
+    frame = pandas.DataFrame(table)
+    for each in (cal, load(tmp_path / "map.json")):
+        arrays = (
+            each.transform(scores, by),
+            each.transform(scores, by=by),
+            each.transform(scores, source=by),
+            each.transform(scores, by={"region": by, "other": by}),
+            each.transform(scores, frame[["region"]]),
+            each.transform(scores, polars.DataFrame(table)[["region", "other"]]),
+            each.transform(frame, "s")["calibrated"],
+            each.transform(frame, score="s", name="p")["p"],
+            each.transform(frame, "s", by="region")["calibrated"],
+            each.transform(frame.rename(columns={"region": "area"}), "s", by={"region": "area"})["calibrated"],
+            each.transform(frame.rename(columns={"region": "area"}), "s", "area")["calibrated"],
+            engine_apply(each, frame, "s")["calibrated"],
+        )
+        for found in arrays:
+            assert np.asarray(found, dtype=float) == pytest.approx(expected, abs=1e-12)
+        for wrong, words in [
+            (lambda each=each: each.transform(scores), r"needs the column 'region' beside the scores: pass by, "),
+            (lambda each=each: each.transform(scores, by, by=by), "given twice"),
+            (lambda each=each: each.transform(scores, by="region"), "looks like the name of a column"),
+            (lambda each=each: each.transform(scores, by={"area": by}), "by has no column 'region'"),
+        ]:
+            with pytest.raises(InputError, match=words):
+                wrong()
+
+
+def test_segments_that_came_to_nothing_may_be_given_before_and_after_loading(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    scores, y, by = draw(600, levels=np.zeros(4))
+    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate", alpha=1e-9).fit(scores, y, by)
+    assert not cal.map_.columns
+    cal.save(tmp_path / "map.json")
+    frame = pandas.DataFrame({"s": scores})
+    for each in (cal, load(tmp_path / "map.json")):
+        assert (each.transform(scores, by) == each.transform(scores)).all()
+        assert (each.transform(frame, "s", by={"segment": "area"})["calibrated"] == each.transform(scores)).all()
+    with pytest.raises(InputError, match="needs 0 columns of groups: pass no by"):
+        PlattScaling().fit(scores, y).calibration_.transform(scores, by=by)
+
+
+def test_columns_of_several_segments_are_named_at_transform():
+    scores, y, by = draw(1500)
+    cal = SegmentCalibrator(PlattScaling()).fit(scores, y, {"region": by, "half": np.arange(1500) % 2})
+    assert cal.map_.columns == ("region",)
+    with pytest.raises(InputError, match="by must name its columns, 'region', 'half'"):
+        cal.transform(scores, by)
+
+
 def test_consecutive_changes_of_one_column_are_one_map():
     cal = fitted("multicalibrate")
-    assert len(cal.map_.maps) == 2
+    assert len(cal.map_.maps) == 3  # the last is the level of all rows
     by_group = cal.map_.maps[1]
     assert set(by_group.groups) == {change.value for change in cal.changes_}
     assert all(isinstance(each, LogitAffineMap) for each in by_group.maps)
@@ -710,6 +1015,48 @@ def test_what_cannot_be_combined_is_refused(given, words):
     scores, y, by = draw(100)
     with pytest.raises(InputError, match=words):
         calibrate(scores, y, **{name: by if value == 1 else value for name, value in given.items()})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"mode": "multicalibrate"}, "mode='multicalibrate' is about segments: pass them as by"),
+        ({"mode": "separate"}, "mode='separate' is about segments"),
+        ({"mode": "multicalibrate", "source": ["a", "b"] * 50}, "mode='multicalibrate' is about segments"),
+        ({"source": "prompt"}, "source='prompt' looks like the name of a column"),
+    ],
+)
+def test_nothing_that_calibrate_is_told_is_ignored(given, words):
+    scores, y, _ = draw(100)
+    with pytest.raises(InputError, match=words):
+        calibrate(scores, y, **given)
+
+
+def test_names_of_columns_in_the_wrong_places_are_sent_to_the_right_ones():
+    pandas = pytest.importorskip("pandas")
+    scores, y, by = draw(100)
+    frame = pandas.DataFrame({"p": scores, "churned": y, "region": by})
+    with pytest.raises(InputError, match=r"pass calibrate\(frame, score='p', label='churned'\)"):
+        calibrate(frame, "p", "churned")
+    with pytest.raises(InputError, match=r"pass fit\(frame, score='p', label='churned'\)"):
+        PlattScaling().fit(frame, "p", "churned")
+    with pytest.raises(InputError, match=r"pass fit\(frame, score='p', label='churned'\)"):
+        SegmentCalibrator().fit(frame, "p", "churned", "region")
+    with pytest.raises(InputError, match=r"pass fit\(frame, score='p', label=\.\.\.\)"):
+        PlattScaling().fit(frame, "p")
+    with pytest.raises(InputError, match="source must name a column"):
+        calibrate(frame, score="p", label="churned", source=by)
+
+
+def test_sources_without_a_name_are_called_source():
+    pandas = pytest.importorskip("pandas")
+    scores, y, by = draw(1000)
+    cal = calibrate(scores, y, source=by, candidates=["platt"])
+    assert cal.map_.columns == ("source",)
+    assert '"source"' in cal.to_sql("s")
+    assert '"prompt"' in cal.to_sql("s", by={"source": "prompt"})
+    assert calibrate(scores, y, source=pandas.Series(by, name="prompt"), candidates=["platt"]).columns_ == ("prompt",)
+    assert calibrate(scores, y, by=by, mode="separate", candidates=["platt"]).columns_ == ("segment",)
 
 
 def test_a_tally_has_no_segments():

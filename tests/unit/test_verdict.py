@@ -21,7 +21,7 @@ from calibrant.verdict import Verdict, check, judge
 from calibrant.verdict.evidence import Evidence
 from calibrant.verdict.gain import Gain
 from calibrant.verdict.likelihood import Box, Likelihood, compare_with_box
-from calibrant.verdict.shape import worst_misfit
+from calibrant.verdict.shape import _score, worst_misfit
 
 
 def world(n: int, seed: int = 0, shift: float = 0.0, stretch: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -68,6 +68,33 @@ def test_misfit_in_the_tail_alone_is_found_and_named() -> None:
     assert (verdict.state, verdict.by_region) == ("miscalibrated", False)
     assert verdict.direction == ("too high in the highest 1 % of the scores",)
     assert "beyond what the tolerance explains" in str(verdict)
+
+
+def test_a_stretch_in_the_middle_is_named_by_its_scores() -> None:
+    """Scores 0.0004, 0.0014, ...: those above 60 % and up to 80 % of the rows are 0.5994 to 0.7984."""
+    scores = np.repeat((np.arange(1000) + 0.4) / 1000, 40)
+    off = (scores > 0.6) & (scores < 0.8)
+    labels = np.random.default_rng(3).random(40_000) < np.where(off, scores - 0.2, scores)
+    found = worst_misfit(Likelihood(Tally.from_arrays(scores, labels)), Box(0.2, 0.2))
+    assert found is not None
+    assert found.where == "scores from 0.599 to 0.798 (20 % of the rows)"
+
+
+def test_a_heap_is_named_by_its_score() -> None:
+    """Four stretches of scores, of which 2/3 reaches from 45 to 65 % of the rows."""
+    scores = np.repeat([0.1, 0.2, 2 / 3, 0.8, 0.9], [3000, 1500, 2000, 2000, 1500])
+    labels = np.random.default_rng(0).random(10_000) < np.where(scores == 2 / 3, 0.9, scores)
+    found = worst_misfit(Likelihood(Tally.from_arrays(scores, labels)), Box(0.2, 0.2))
+    assert found is not None
+    assert (found.where, found.too_low) == ("rows with score 0.667", True)
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [(0.65, "0.65"), (2 / 3, "0.667"), (0.001234, "0.00123"), (0.99995, "0.99995"), (0.0, "0"), (1.0, "1")],
+)
+def test_scores_are_told_to_three_digits_from_the_nearer_end(score: float, said: str) -> None:
+    assert _score(score) == said
 
 
 @pytest.mark.parametrize("labels", [np.zeros(50), np.ones(50)])

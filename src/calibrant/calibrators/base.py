@@ -23,7 +23,7 @@ from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling, State
-from calibrant.maps import Columns, Map
+from calibrant.maps import Map
 from calibrant.numerics import to_float32
 from calibrant.tallies import Resolution, Tally
 
@@ -123,6 +123,7 @@ class BinaryCalibrator(BaseEstimator):
         if named is not None:
             counted = _tally_of_frame(scores, *named, sample_weight, weights, groups, time, positive, kind)
             return self._fit_tally(counted, sampling, (_resolution_note(counted),))
+        refuse_places("fit", scores, y, sample_weight)
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
             raise InputError("y is missing: pass the labels, as in fit(scores, y) or fit(frame, score=..., label=...)")
@@ -144,13 +145,17 @@ class BinaryCalibrator(BaseEstimator):
             )
         if not tally.total > 0:
             raise InputError("the tally is empty: there is nothing to fit to")
-        seen = tally.for_fitting()
+        seen = self._seen(tally)
         self.notes_ = (*notes, *_too_few(self._rich_as, seen))
         self.map_ = self._fit_map(seen)
         self.ranking_ = Ranking.of(self.map_, tally)
         self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._state())
         self.n_features_in_ = 1
         return self
+
+    def _seen(self, tally: Tally) -> Tally:
+        """What the fit sees of a tally."""
+        return tally.for_fitting()
 
     def _state(self) -> State:
         return "calibrated"
@@ -183,25 +188,12 @@ class BinaryCalibrator(BaseEstimator):
         With the name of a column, ``scores`` is a frame, and what comes back is the same kind of frame with the column
         ``name`` in addition, in double precision; see :func:`calibrant.engine.apply`. Lazy frames stay lazy.
         """
-        return self._mapped(scores, score, name)
+        return self._applicable().transform(scores, score, name=name)
 
-    def _mapped(
-        self,
-        scores: Any,
-        score: str | None,
-        name: str,
-        *,
-        groups: Columns | None = None,
-        by: Mapping[str, str] | None = None,
-    ) -> Any:
-        """An array through the map, with the groups of its rows; or a frame, where ``by`` renames their columns."""
+    def _applicable(self) -> Calibration:
+        """What applies; without the certificate, which may take a while."""
         check_is_fitted(self, "map_")
-        calibration = Calibration(self.map_, self.provenance_, None)
-        if score is None:
-            return calibration.transform(scores, groups)
-        from calibrant.engine.columns import apply  # here, so that arrays load no engine
-
-        return apply(calibration, scores, score, name=name, by=by)
+        return Calibration(self.map_, self.provenance_, None)
 
     def predict_proba(self, scores: ArrayLike) -> NDArray[Any]:
         """Columns ``1 - p`` and ``p``, for pipelines."""
@@ -282,6 +274,13 @@ class BinaryCalibrator(BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.target_tags.required = True
         return tags
+
+
+def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:
+    """Columns of a frame named where arrays belong: say how they are named."""
+    if hasattr(scores, "columns") and isinstance(y, str):
+        label = repr(following) if isinstance(following, str) else "..."
+        raise InputError(f"the columns of a frame are named: pass {call}(frame, score={y!r}, label={label})")
 
 
 def both_classes(p: NDArray[Any]) -> NDArray[Any]:

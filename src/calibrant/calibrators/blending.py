@@ -20,7 +20,8 @@ PRIOR_ROWS = 1.0
 BRIER_SCALE = 2.0
 """A squared error of a probability of one half is worth so much of a log-likelihood."""
 
-STEPS, HALVINGS, SETTLED, INSIDE = 50, 30, 1e-7, 0.95
+STEPS, HALVINGS, INSIDE = 50, 30, 0.95
+NEAR, SETTLED = 1e-10, 1e-20
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,14 +75,15 @@ def blend_weights(judged: Judged, loss: Loss, start: Floats | None = None) -> Fl
     value, gradient, curvature = _objective(judged, loss, weights)
     for _ in range(STEPS):
         step = _step(gradient, curvature)
-        if -float((gradient * step).sum()) <= SETTLED * max(abs(value), 1.0):
-            break
         shrinking = step < 0.0
         reach = min(1.0, INSIDE * float((weights[shrinking] / -step[shrinking]).min(initial=np.inf)))
+        decrement = -float((gradient * step).sum()) / max(abs(value), 1.0)
+        if decrement <= SETTLED:
+            break
         for halving in range(HALVINGS):
             trial = weights + reach * 0.5**halving * step
             reached = _objective(judged, loss, trial)
-            if reached[0] < value:
+            if reached[0] < value or decrement <= NEAR:  # so near, rounding hides the descent
                 break
         else:  # rounding hides any further descent
             break

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError, Kind
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.arrays.columns import refuse_names
+from calibrant.calibrators.base import BinaryCalibrator, refuse_places
 from calibrant.calibrators.losses import Loss
-from calibrant.calibrators.segments import SegmentCalibrator
+from calibrant.calibrators.segments import How, SegmentCalibrator
 from calibrant.calibrators.select import AutoCalibrator
+from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.provenance import Sampling
 from calibrant.tallies import Tally
 
@@ -23,7 +25,7 @@ def calibrate(
     *,
     by: Any = None,
     source: Any = None,
-    mode: Literal["shrink", "multicalibrate"] = "shrink",
+    mode: How = "shrink",
     candidates: Sequence[str | BinaryCalibrator] | None = None,
     loss: Loss = "log",
     cv: int = 5,
@@ -45,8 +47,8 @@ def calibrate(
 
     With segments ``by``, a :class:`~calibrant.calibrators.segments.SegmentCalibrator` instead: the chosen map for all,
     then what each segment's rows support beyond it; ``mode="multicalibrate"`` changes only segments that are provably
-    off. With ``source``, scores of different origin: a map for each, chosen on its own rows, and no probability for a
-    source with too few of them.
+    off. With ``source``, scores of different origin (``mode="separate"`` of ``by``): a map for each, chosen on its own
+    rows, and no probability for a source with too few of them.
 
     Examples
     --------
@@ -58,6 +60,8 @@ def calibrate(
     AutoCalibrator() fitted to 3,000 probability scores with 846 events
       Keep your model as it is: nothing that was tried is reliably better.
     """
+    if by is None and mode != "shrink" and not (source is not None and mode == "separate"):
+        raise InputError(f"mode={mode!r} is about segments: pass them as by")
     cal = AutoCalibrator(candidates, loss=loss, cv=cv, guarantee=guarantee, random_state=random_state)
     given = {"score": score, "label": label, "positive": positive, "kind": kind, "groups": groups, "time": time}
     if isinstance(scores, Tally):
@@ -65,9 +69,12 @@ def calibrate(
         extra = [name for name, value in given.items() if value is not None]
         if extra:
             raise InputError(f"a tally holds its labels and weights already, but {extra[0]} was given: pass it alone")
-        return cal.fit_tally(scores, sampling=sampling)
+        return _promised(cal.fit_tally(scores, sampling=sampling))
+    if score is None and label is None:
+        refuse_places("calibrate", scores, y, sample_weight)
+        refuse_names("calibrate", source=source)
     if by is None and source is None:
-        return cal.fit(scores, y, sample_weight, weights=weights, sampling=sampling, **given)
+        return _promised(cal.fit(scores, y, sample_weight, weights=weights, sampling=sampling, **given))
     refused = {"groups": groups, "time": time, "guarantee": guarantee}
     extra = [name for name, value in refused.items() if value is not None]
     if by is not None and source is not None:
@@ -76,5 +83,23 @@ def calibrate(
         raise InputError(f"{extra[0]} cannot be combined with {'by' if by is not None else 'source'}: pass one of them")
     segmented = SegmentCalibrator(cal, mode=mode if source is None else "separate", random_state=random_state)
     known = {name: given[name] for name in ("score", "label", "positive", "kind")}
-    where = by if source is None else source
+    where = by if source is None else _named(source, in_frame=score is not None)
     return segmented.fit(scores, y, where, sample_weight, weights=weights, sampling=sampling, **known)
+
+
+def _promised(cal: AutoCalibrator) -> AutoCalibrator:
+    """A promise that was asked for and is not there must not pass unseen."""
+    promise = None if cal.guarantee is None else cal.certificate()
+    if isinstance(promise, Refusal):
+        raise InputError(f"the guarantee cannot be kept: {promise.reason}")
+    return cal
+
+
+def _named(source: Any, *, in_frame: bool) -> Any:
+    """The column of sources: a name in a frame; an array that has no name is called source."""
+    if in_frame:
+        if not isinstance(source, str):
+            raise InputError("source must name a column when score= and label= do: add it to the frame first")
+        return source
+    named = isinstance(source, Mapping) or hasattr(source, "columns") or isinstance(getattr(source, "name", None), str)
+    return source if named else {"source": source}

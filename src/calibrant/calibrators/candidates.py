@@ -38,8 +38,7 @@ def fit_bins(tally: Tally, n_bins: int | None = None) -> StepMap:
     """Event rates of about ``n_bins`` bins of equal mass; by default as many as ``HistogramBinning`` makes."""
     if n_bins is None:
         n_bins = default_bins(tally.effective_size)
-    bins = counted(tally, bin_edges(tally, n_bins), "", "", "")
-    return StepMap(bins.knots, bins.outputs).merged()
+    return counted(tally, bin_edges(tally, n_bins), "", "", "").to_map()
 
 
 def bin_edges(tally: Tally, n_bins: int) -> Floats:
@@ -68,7 +67,7 @@ CANDIDATES: dict[str, Candidate] = {
     each.name: each
     for each in (
         Candidate("identity", _kept, kinds=PROBABLE),
-        Candidate("shift", partial(fit_shrunken, terms=1), rows=FEW, kinds=PROBABLE),
+        Candidate("shift", partial(fit_shrunken, terms=1), 1, rows=FEW, kinds=PROBABLE),
         Candidate("shrunken", fit_shrunken, FEW, kinds=PROBABLE),
         Candidate("temperature", _first(fit_temperature), SOME, kinds=PROBABLE),
         Candidate("platt", _first(fit_platt), SOME),

@@ -17,7 +17,7 @@ from calibrant.calibrators.folds import Folds
 from calibrant.calibrators.losses import NAMES, Loss, Losses
 from calibrant.calibrators.tables import averaged
 from calibrant.maps import Map
-from calibrant.metrics.estimates import TWO_SIDED, Estimate
+from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -233,12 +233,12 @@ def _fits(
 
 
 def _choice(
-    tried: Sequence[Candidate | Blend], first: int, seen: Tally, losses: Losses | None, loss: Loss, blend: int | None
+    tried: Sequence[Candidate | Blend], first: int, seen: Tally, losses: Losses, loss: Loss, blend: int | None
 ) -> int:
     """What the rule chooses on fewer rows, where fewer candidates may be admitted."""
     facts = Facts.of(seen)
     columns = [column for column, each in enumerate(tried) if column >= first and not each.why_not(facts)] or [first]
-    return columns[0] if losses is None else choose(losses, columns, loss, blend)
+    return choose(losses, columns, loss, blend)
 
 
 def choose(losses: Losses, columns: Sequence[int], loss: Loss, blend: int | None = None) -> int:
@@ -269,7 +269,7 @@ def _line(candidate: Candidate | Blend, flat: Losses | None, column: int | None,
         outcome = why_not or ("chosen: there is nothing to compare" if column == best else "nothing to compare")
         return Compared(candidate.name, nan, nan, nan, nan, outcome, column == best)
     change, spread = flat.difference(column, 0)
-    ends = (change, change - TWO_SIDED * spread, change + TWO_SIDED * spread) if column else (nan, nan, nan)
+    ends = (change, change - flat.reach * spread, change + flat.reach * spread) if column else (nan, nan, nan)
     return Compared(candidate.name, float(flat.means[column]), *ends, _outcome(flat, column, best), column == best)
 
 
@@ -292,6 +292,6 @@ def _estimates(nested: Losses | None, loss: Loss) -> tuple[Estimate, Estimate, E
     for when, weights in (("before", [1.0, 0.0]), ("after", [0.0, 1.0]), ("change", [-1.0, 1.0])):
         value = float((np.array(weights) * nested.means).sum())
         se = nested.spread(np.array(weights))
-        ends = value - TWO_SIDED * se, value + TWO_SIDED * se
+        ends = value - nested.reach * se, value + nested.reach * se
         made.append(Estimate(f"{name}, {when}", value, se, *ends))
     return made[0], made[1], made[2]

@@ -94,6 +94,8 @@ class CrossVennAbers(ScoringClassifier):
         (rows,) = indexable(checked)
         self.estimators_, self.calibrators_ = [], []
         for train, test in check_cv(self.cv, labels, classifier=True).split(rows, labels):
+            if np.intersect1d(train, test).size:
+                raise ValueError("cv gives some rows to a model and to its calibrator: keep the two apart")
             if len(np.unique(labels[train])) < 2:
                 raise ValueError("the rows outside one fold hold one class only: lower cv, or keep the classes mixed")
             params = {} if weight is None else {"sample_weight": weight[train]}

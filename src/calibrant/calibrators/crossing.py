@@ -44,13 +44,16 @@ class Crossed:
         """Over all parts that could be judged."""
         return _total([self._losses(place, self.outer[place], self._known[place]) for place in range(len(self.outer))])
 
-    def nested(self, choice: Callable[[Tally, Losses | None], int]) -> Losses | None:
-        """First column: the reference. Second: whatever ``choice`` takes by the losses on other parts."""
+    def nested(self, choice: Callable[[Tally, Losses], int]) -> Losses | None:
+        """First column: the reference. Second: whatever ``choice`` takes by the losses on other parts.
+
+        Parts without such losses (one of two parts, the first that walking forward judges) are left out.
+        """
         made = []
         for place, seen in enumerate(self.seen):
-            losses = self._losses(place, self.outer[place], self._known[place])
-            if losses is not None and seen is not None:
-                made.append(losses.only([0, choice(seen, self._inner_losses(place))]))
+            losses, inner = self._losses(place, self.outer[place], self._known[place]), self._inner_losses(place)
+            if losses is not None and seen is not None and inner is not None:
+                made.append(losses.only([0, choice(seen, inner)]))
         return _total(made)
 
     def _inner_losses(self, place: int) -> Losses | None:

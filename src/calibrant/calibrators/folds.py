@@ -46,9 +46,13 @@ class Folds:
         return cls(tuple(_weighted(tally, part, shares) for part in drawn))
 
     @classmethod
-    def of_rows(cls, rows: Rows, count: int = FOLDS, grid: Grid | None = None) -> Self:
-        """Parts of checked rows by their groups or, walking forward, by their time."""
+    def of_rows(cls, rows: Rows, count: int = FOLDS, grid: Grid | None = None, random_state: int = 0) -> Self:
+        """Parts of checked rows by their groups, walking forward by their time, or else at random, each row whole."""
         rows = in_effective_rows(rows)
+        if rows.time is None and rows.groups is None:
+            if rows.weights is None or np.ptp(rows.weights) == 0.0:
+                return cls.at_random(Tally.from_rows(rows, grid), count, random_state)
+            return cls(tuple(_grouped(rows, shuffled(rows, count, random_state), grid).values()))
         if rows.time is not None:
             starts = periods_of(rows.time, rows.weights, count + 1)[0]
             return cls(tuple(_grouped(rows, starts, grid).values()), forward=True)
@@ -58,6 +62,16 @@ class Folds:
 
 
 # ------------------------------------------------------------------------------------------------------------ at random
+
+
+def shuffled(rows: Rows, count: int, random_state: int) -> Ints:
+    """A part for each row, by a draw that depends neither on the order of the rows nor on rows without weight."""
+    weights = np.ones(len(rows.scores)) if rows.weights is None else rows.weights
+    order = np.lexsort((weights, rows.labels, rows.scores))
+    order = order[weights[order] > 0]
+    part = np.zeros(len(weights), dtype=np.int64)
+    part[order] = np.random.default_rng(random_state).permutation(len(order)) % count
+    return part
 
 
 def random_folds(tally: Tally, random_state: int, count: int = FOLDS) -> tuple[Tally, ...]:
@@ -134,11 +148,12 @@ def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:
 
 
 def in_effective_rows(rows: Rows) -> Rows:
-    """Importance weights in the unit in which they add up to the effective size; whole ones are repetition."""
+    """Importance weights in the unit in which they add up to the effective size.
+
+    Whole ones too: a row of weight 20 is one row, and must not be judged by what was fitted to a twentieth of it.
+    """
     if rows.counts or rows.weights is None:
         return rows
-    if (rows.weights == np.floor(rows.weights)).all() and float(rows.weights.sum()) < PER_ROW:
-        return replace(rows, weights=rows.weights.astype(np.int64), counts=True)
     weights = rows.weights / float(rows.weights.max())  # so that squares neither overflow nor vanish
     return replace(rows, weights=weights * float(weights.sum() / (weights * weights).sum()))
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.special import stdtrit
 
 from calibrant.maps import Map
+from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import CLAMP, Floats
 from calibrant.tallies import Tally
 
@@ -81,6 +83,11 @@ class Losses:
             return float(np.sqrt((excess**2).sum() * count / max(count - 1, 1))) / self.total
         square = float((weights[:, None] * weights * self.products).sum()) / self.total
         return float(np.sqrt(max(square - mean**2, 0.0) / self.size))
+
+    @property
+    def reach(self) -> float:
+        """Standard errors on either side of a 95 % interval: more of them when clusters are few."""
+        return float(stdtrit(max(len(self.clusters) - 1, 1), 0.975)) if len(self.clusters) else TWO_SIDED
 
     def difference(self, one: int, other: int) -> tuple[float, float]:
         """How much greater the mean loss of ``one`` is, and the standard error of that."""

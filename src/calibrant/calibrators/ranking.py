@@ -73,7 +73,7 @@ class Ranking:
             "unchanged": "Ranking unchanged.",
             "ties": f"Some scores get one probability ({areas}).",
             "reversed": f"Ranking reversed: higher scores get lower probabilities ({areas}).",
-            "mixed": f"Ranking changed: some higher scores get lower probabilities ({areas}).",
+            "mixed": f"Ranking changed: some higher scores get lower probabilities ({areas} on the fitted rows).",
             "lost": f"Ranking lost: all scores get one probability ({areas}).",
         }[self.order]
 

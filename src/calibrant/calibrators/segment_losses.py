@@ -5,8 +5,8 @@ Nothing here is an estimator, so that the mathematics needs no scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.scores import auc
 from calibrant.numerics import Floats, expit
 from calibrant.tallies import Tally
+
+SAME = 1e-9
+"""Log-odds that differ by less are those of one probability, and its rounding."""
 
 
 def reference(tally: Tally) -> Candidate:
@@ -46,18 +49,50 @@ def estimate(name: str, losses: Losses | None, weights: Sequence[float]) -> Esti
     return Estimate(name, value, se, value - TWO_SIDED * se, value + TWO_SIDED * se)
 
 
-def weighted_mean(name: str, found: Sequence[tuple[float, Estimate]]) -> Estimate:
-    """Mean over sources, which share no rows, by their rows."""
-    known = [(weight, each.value, each.se or 0.0) for weight, each in found if not np.isnan(each.value)]
+def weighted_mean(name: str, found: Mapping[str, tuple[float, Estimate]]) -> Estimate:
+    """Mean over sources, which share no rows, by their rows; a note names those whose estimate is not known."""
+    known = [(weight, each.value, each.se or 0.0) for weight, each in found.values() if not np.isnan(each.value)]
     if not known:
         return Estimate(name, float("nan"), notes=("too few rows to fit to some and judge on others",))
+    unknown = [source for source, (_, each) in found.items() if np.isnan(each.value)]
+    notes = (f"without {', '.join(unknown)}: too few rows to judge them",) if unknown else ()
     weight, values, ses = np.array(known).T
     value = float((weight * values).sum() / weight.sum())
     se = float(np.sqrt(((weight * ses) ** 2).sum()) / weight.sum())
-    return Estimate(name, value, se, value - TWO_SIDED * se, value + TWO_SIDED * se)
+    return Estimate(name, value, se, value - TWO_SIDED * se, value + TWO_SIDED * se, notes=notes)
+
+
+@dataclass(frozen=True)
+class SplitTies(Ranking):
+    """Higher scores keep higher probabilities, but equal scores do not get equal ones."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        areas = f"AUC {self.before:.4f} to {self.after:.4f} on the fitted rows"
+        told = areas if self.before == self.before else "one class, so no AUC"
+        return f"Ranking kept, and equal scores told apart by segment ({told})."
 
 
 def ranking_between(cells: SegmentCells, x: Floats) -> Ranking:
-    """Segments that move apart change the order between them, whatever each one's map does."""
-    scores, probabilities = (auc(cells.ranked(each)).value for each in (cells.axis[cells.place], expit(x)))
-    return Ranking("mixed", scores, probabilities)
+    """The order of the scores against that of log-odds x, on the rows that have both."""
+    scores = np.where(np.isnan(x), np.nan, cells.axis[cells.place])
+    before, after = (auc(cells.ranked(each)).value for each in (scores, expit(x)))
+    known = np.flatnonzero(~np.isnan(x))
+    known = known[np.argsort(scores[known], kind="stable")]
+    starts = np.flatnonzero(np.diff(scores[known], prepend=-np.inf))
+    low, high = (extreme.reduceat(x[known], starts) for extreme in (np.minimum, np.maximum))
+    return _told(low, high, before, after)
+
+
+def _told(low: Floats, high: Floats, before: float, after: float) -> Ranking:
+    """From the least and the largest log-odds at each score, in ascending order of the scores."""
+    falls = bool((np.maximum.accumulate(high)[:-1] > low[1:] + SAME).any())
+    rises = bool((np.minimum.accumulate(low)[:-1] + SAME < high[1:]).any())
+    split = bool((high > low + SAME).any())
+    if falls:
+        return Ranking("mixed" if rises or split else "reversed", before, after)
+    if split:
+        return SplitTies("unchanged", before, after)
+    if (low[1:] > high[:-1]).all():
+        return Ranking("unchanged", before, after)
+    return Ranking("ties" if rises else "lost", before, after)

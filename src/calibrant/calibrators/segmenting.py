@@ -24,6 +24,9 @@ MOST_ROWS = 1 << 16
 """Segments of more rows than this are counted on a grid of about 1,000 cells, where log-odds of scores that share a
 cell differ by at most 0.06: a level and a slope do not notice."""
 
+CLASSES = 2.0
+"""Classes of importance weights to a doubling: rows of a cell then differ in weight by a factor of at most 1.42."""
+
 FARTHEST = float(logit(np.array(1.0)))
 """Log-odds at which a map holds what comes out of another one."""
 
@@ -33,13 +36,18 @@ By = ArrayLike | Mapping[str, Any]
 Lines = dict[int, tuple[float, float]]
 """Slope and intercept on the log-odds by the code of a segment; segments that are not listed stay as they are."""
 
+ALL_ROWS = ""
+"""In place of a column, which always has a name: one line, under the code 0, for every row."""
+
 Stages = tuple[tuple[str, Lines], ...]
-"""Columns with the lines of their segments, the first applied first."""
+"""Columns with the lines of their segments, the first applied first; :data:`ALL_ROWS` may stand among them."""
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentCells:
     """Counts by the segments of every column and by score; a cell for each combination that has rows.
+
+    Importance weights of different size have cells of their own, so that ``w2 / n`` is nearly the weight of each row.
 
     Attributes
     ----------
@@ -69,7 +77,7 @@ class SegmentCells:
     @classmethod
     def of(cls, rows: Rows, keys: Mapping[str, Keys]) -> SegmentCells:
         """Cells of checked rows; ``keys`` are the segments of the same rows."""
-        rows = in_effective_rows(rows)
+        rows = _counted_alike(in_effective_rows(rows))
         score, axis_of = _score_codes(rows)
         joint, size = np.zeros(len(score), dtype=np.int64), 1
         for each in keys.values():
@@ -77,6 +85,9 @@ class SegmentCells:
             if size > 2 * len(joint):
                 present, joint = np.unique(joint, return_inverse=True)
                 size = len(present)
+        if not rows.counts and rows.weights is not None:
+            present, weighed = np.unique(np.floor(CLASSES * np.log2(rows.weights)), return_inverse=True)
+            joint, size = joint * len(present) + weighed, size * len(present)
         index, first = _compact(joint * len(axis_of) + score, size * len(axis_of))
         weight = None if rows.weights is None else rows.weights.astype(np.float64)
         labels = rows.labels.astype(np.float64)
@@ -101,7 +112,9 @@ class SegmentCells:
         return logit(fitted.apply(self.axis))[self.place]
 
     def moved(self, x: Floats, column: str, lines: Lines) -> Floats:
-        """Log-odds after the lines of some segments of a column."""
+        """Log-odds after the lines of some segments of a column, or after the line of all rows."""
+        if column == ALL_ROWS:
+            return np.asarray(np.clip(x * lines[0][0] + lines[0][1], -FARTHEST, FARTHEST))
         size = len(self.columns[column]) + 1  # the last is that of rows without a segment
         slopes, intercepts = np.ones(size), np.zeros(size)
         for segment, (slope, intercept) in lines.items():
@@ -116,9 +129,12 @@ class SegmentCells:
         return x
 
     def followed(self, first: Map, stages: Stages) -> Map:
-        """The map of all, followed by a map by group for each stage."""
-        following = []
+        """The map of all, followed by a map by group for each stage; that of all rows needs no group."""
+        following: list[Map] = []
         for column, lines in stages:
+            if column == ALL_ROWS:
+                following.append(LogitAffineMap(*lines[0]))
+                continue
             names = tuple(self.columns[column][code] for code in lines)
             maps = tuple(LogitAffineMap(slope, intercept) for slope, intercept in lines.values())
             following.append(ByGroupMap(column, names, maps, IdentityMap()))
@@ -176,6 +192,13 @@ class SegmentCells:
             kept["rows"] = np.bincount(place, minlength=size)[there]
         cells = Cells(scores[there], **kept)
         return Tally(cells, kind=kind or self.kind, counts=self.w2 is None)
+
+
+def _counted_alike(rows: Rows) -> Rows:
+    """Weights that are all equal say nothing: such rows are counted, and what is exact for counts is exact for them."""
+    if rows.counts or rows.weights is None or rows.weights.min() < rows.weights.max():
+        return rows
+    return replace(rows, weights=None, counts=True)
 
 
 def taken_keys(keys: Mapping[str, Keys], index: NDArray[Any] | None, size: int) -> dict[str, Keys]:

@@ -10,25 +10,25 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import check_option, refuse_names, score_and_label
 from calibrant.arrays.keys import Keys
-from calibrant.calibrators.base import BinaryCalibrator, both_classes
+from calibrant.calibrators.base import BinaryCalibrator, both_classes, refuse_places
 from calibrant.calibrators.candidates import FEW
 from calibrant.calibrators.choosing import Candidate, Facts, select
 from calibrant.calibrators.folds import FOLDS, Folds
 from calibrant.calibrators.losses import NAMES, Loss, Losses, outputs_of
 from calibrant.calibrators.multicalibration import Change, repair
 from calibrant.calibrators.segment_losses import by_number, estimate, kept, ranking_between, reference, weighted_mean
-from calibrant.calibrators.segment_table import SegmentTable
+from calibrant.calibrators.segment_table import SegmentTable, differences, worth
 from calibrant.calibrators.segmenting import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
 from calibrant.calibrators.select import AutoCalibrator
 from calibrant.calibrators.shrinking import Scales, shrink
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
-from calibrant.guarantees.provenance import Provenance, Sampling
-from calibrant.maps import ByGroupMap, Columns
+from calibrant.guarantees.provenance import Provenance, Sampling, State
+from calibrant.maps import ByGroupMap
+from calibrant.maps.base import by_name
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
 from calibrant.tallies import GroupedTally, Tally
@@ -39,6 +39,14 @@ UNPROVED = (
     "levels and slopes of segments were estimated from these rows, which no theorem here covers: HistogramBinning, "
     "fitted to a segment's rows alone, can be proved"
 )
+
+SEVERAL = (
+    "a certificate is about one map, and each source has its own: ask sources_[name].certificate(), where the "
+    "calibrator has one"
+)
+
+MOST_SEGMENTS, MOST_SOURCES = 5, 10
+"""Lines that are printed about segments and sources; the table ``segments_`` has more."""
 
 
 class SegmentCalibrator(BinaryCalibrator):
@@ -53,12 +61,13 @@ class SegmentCalibrator(BinaryCalibrator):
     ``mode="shrink"``: :math:`a_g \sim N(0, \tau^2)` and :math:`d_g \sim N(0, \sigma^2)`, with the scales that make
     the labels of all segments of a column likeliest (empirical Bayes, by Laplace's method); where a few segments are
     far off and the others are not, those have a wider prior (:func:`~calibrant.calibrators.shrinking.fit_scales`). A
-    segment of few rows keeps nearly the map of all, and scales of 0 say that segments do not differ. Several columns
-    come one after the other.
+    segment of few rows keeps nearly the map of all, and scales of 0 say that the labels, by their evidence and not by
+    a test, give no reason to tell segments apart. Several columns come one after the other.
 
-    ``mode="multicalibrate"``: only segments that are provably off are changed. All segments of all columns are tested,
-    for level and slope, at family-wise level ``alpha``; those off in the worst column get :math:`a_g` and
-    :math:`d_g`, and all are tested again until none is off.
+    ``mode="multicalibrate"``: only segments that are off from the map of all by more than chance explains are changed.
+    All segments of all columns are tested, for level and slope, at family-wise level ``alpha``; those off in the worst
+    column get :math:`a_g` and :math:`d_g`, and all are tested again until none is off. After a change every row, also
+    of a segment that was not there, gets one more level that is the same for all, so that the whole is not left off.
 
     ``mode="separate"``: scores of different origin (models, prompts, confidences in words) are not one score. Each
     source gets a map of its own, chosen and fitted on its own rows. A source with fewer than 10 rows of its rarer
@@ -96,11 +105,14 @@ class SegmentCalibrator(BinaryCalibrator):
 
     Notes
     -----
-    Edges: rows without a segment count for the map of all alone. With importance weights rows and events in
-    ``segments_`` add up to the effective size. Where nothing was found to differ the map needs the score alone. Above
-    65,536 rows segments are counted on a grid of about 1,000 cells; the map of all is fitted to all scores.
+    Edges: rows without a segment count for the map of all alone. With importance weights, whole numbers too, rows and
+    events in ``segments_`` add up to the effective size; ``weights="counts"`` says that they are repetition. Where
+    nothing was found to differ the map needs the score alone. Above 65,536 rows segments are counted on a grid of about
+    1,000 cells; the map of all is fitted to all scores.
     Guarantee: no finite-sample guarantee on the map. In mode ``"multicalibrate"`` the chance of any change where none
-    is due is at most ``alpha`` (see :func:`~calibrant.calibrators.multicalibration.repair`).
+    is due is at most ``alpha``, if the map of all is right for every segment; its fit to the same rows, which is
+    cautious for maps of few parameters, and the tail of the slope are approximations. Importance weights that depend
+    on the labels are not covered (see :func:`~calibrant.calibrators.multicalibration.repair`).
     Cost: that of the calibrator, six times on cells; then one pass over the rows, and passes over segments by cells.
     Reference: Efron and Morris (1973) for shrinkage; Hebert-Johnson et al. (2018) for multicalibration.
 
@@ -154,6 +166,7 @@ class SegmentCalibrator(BinaryCalibrator):
         named = score_and_label(y, score, label)
         if named is not None:
             scores, y, by, sample_weight = frame_columns(scores, *named, by, sample_weight)
+        refuse_places("fit", scores, y, by)
         refuse_names("fit", y=y, by=by, sample_weight=sample_weight)
         if y is None or by is None:
             raise InputError("y or by is missing: pass labels and segments, as in fit(scores, y, by)")
@@ -168,6 +181,7 @@ class SegmentCalibrator(BinaryCalibrator):
         self.scales_: dict[str, Scales] = {}
         self.changes_: tuple[Change, ...] = ()
         self.uncalibrated_: tuple[str, ...] = ()
+        self._worth: dict[str, tuple[Estimate, Estimate, Estimate]] = {}
         if self.mode == "separate":
             self._fit_sources(rows, keys, sampling)
         else:
@@ -204,7 +218,8 @@ class SegmentCalibrator(BinaryCalibrator):
             stages, self.scales_, sds = shrunken.stages, shrunken.scales, shrunken.sds
         else:
             repairs = repair(cells, x, self.alpha)
-            stages, self.changes_, self._settled = repairs.stages, repairs.changes, repairs.settled
+            stages, self.changes_ = repairs.stages, repairs.changes
+            self._settled, self._common = repairs.settled, repairs.common
         self.map_ = cells.followed(self.global_.map_, stages)
         self.segments_ = SegmentTable.of(cells, x, stages, sds)
         seen = self.global_.provenance_
@@ -243,7 +258,7 @@ class SegmentCalibrator(BinaryCalibrator):
             raise InputError(f"mode='separate' takes one column of sources, and {len(keys)} were given: pass one")
         ((column, each),) = keys.items()
         tallies = GroupedTally.from_rows(replace(rows, groups=each.codes), None)
-        numbers = []
+        numbers: dict[str, tuple[float, tuple[Estimate, Estimate, Estimate]]] = {}
         for code, name in enumerate(each.names):
             tally = tallies[code]
             if Facts.of(tally.for_fitting()).rarer < FEW:
@@ -251,7 +266,8 @@ class SegmentCalibrator(BinaryCalibrator):
                 continue
             fitted = self._base()._fit_tally(tally, sampling, ())
             self.sources_[name] = fitted
-            numbers.append((float(tally.total), self._numbers(fitted, tally)))
+            self._worth[name] = self._numbers(fitted, tally)
+            numbers[name] = (float(tally.total), self._worth[name])
         if not self.sources_:
             raise InputError(
                 f"no source in {column!r} has {FEW} rows of its rarer class, so none can be calibrated: collect labels"
@@ -260,9 +276,11 @@ class SegmentCalibrator(BinaryCalibrator):
         maps = tuple(fitted.map_ for fitted in self.sources_.values())
         self.map_ = ByGroupMap(column, tuple(self.sources_), maps, None)
         self._look_at_sources(SegmentCells.of(rows, keys), column)
-        self.provenance_ = Provenance.of(type(self).__name__, Tally.from_rows(rows), sampling)
+        states = {fitted.provenance_.state for fitted in self.sources_.values()}
+        state: State = "calibrated" if "calibrated" in states else "kept" if "kept" in states else "uncalibrated"
+        self.provenance_ = Provenance.of(type(self).__name__, Tally.from_rows(rows), sampling, state)
         self.before_, self.after_, self.change_ = (
-            weighted_mean(name, [(weight, found[place]) for weight, found in numbers])
+            weighted_mean(name, {source: (weight, found[place]) for source, (weight, found) in numbers.items()})
             for place, name in enumerate(f"{NAMES[self._loss]}, {when}" for when in ("before", "after", "change"))
         )
         self.gain_ = Estimate(
@@ -303,32 +321,21 @@ class SegmentCalibrator(BinaryCalibrator):
         """Refused: a tally of scores does not know the segments of its rows."""
         raise InputError("a tally does not hold the segments of its rows: use fit(scores, y, by)")
 
-    def transform(  # type: ignore[override]
-        self, scores: Any, by: By | None = None, *, score: str | None = None, name: str = "calibrated"
+    def transform(
+        self, scores: Any, score: Any = None, by: Any = None, *, source: Any = None, name: str = "calibrated"
     ) -> Any:
         """Calibrated probabilities of scores in segments ``by``, as in :meth:`fit`; NaN where none is known.
 
-        With ``score=``, the name of a column, ``scores`` is a frame that has the columns of segments too, and what
-        comes back is the same kind of frame with the column ``name`` in addition. Columns of segments are then called
-        as in the fit; ``by={"region": "area_code"}`` renames, as in :meth:`to_sql`.
+        Segments may stand in second place, and ``source`` is another word for them. With the name of a column in
+        second place, or as ``score=``, ``scores`` is a frame that has the columns of segments too, and what comes back
+        is the same kind of frame with the column ``name`` in addition. Columns of segments are then called as in the
+        fit; ``by={"region": "area_code"}`` renames, as in :meth:`to_sql`.
         """
-        check_is_fitted(self, "map_")
-        if score is None:
-            refuse_names("transform", by=by)
-            return self._mapped(scores, None, name, groups=self._groups(by))
-        if by is not None and not isinstance(by, Mapping):
-            raise InputError("a frame has its segments in it: leave by out, or pass {'name of the fit': 'name there'}")
-        return self._mapped(scores, score, name, by=by)
-
-    def _groups(self, by: By | None) -> Columns | None:
-        """Segments by the columns of the fit; none where the map came to need the score alone."""
-        if by is None or not self.map_.columns:
-            return None
-        if isinstance(by, Mapping) or hasattr(by, "columns"):
-            return read_by(by)
-        if len(self.columns_) > 1:
-            raise InputError(f"by must name its columns, {', '.join(map(repr, self.columns_))}: pass a mapping")
-        return {self.columns_[0]: by}
+        several = len(getattr(self, "columns_", ())) > 1 and not isinstance(score, str)
+        for given in (score, by, source) if several else ():
+            if given is not None and not isinstance(by_name(given), str | Mapping):
+                raise InputError(f"by must name its columns, {', '.join(map(repr, self.columns_))}: pass a mapping")
+        return self._applicable().transform(scores, score, by, source=source, name=name)
 
     def predict_proba(self, scores: ArrayLike, by: By | None = None) -> NDArray[Any]:
         """Columns ``1 - p`` and ``p``."""
@@ -337,25 +344,53 @@ class SegmentCalibrator(BinaryCalibrator):
     def fit_transform(self, scores: Any, y: ArrayLike | None = None, by: Any = None, **fit_params: Any) -> Any:
         """Fit, then map the same scores; ``after_`` is what that is worth on others."""
         self.fit(scores, y, by, **fit_params)
-        return self.transform(scores, None if "score" in fit_params else by, score=fit_params.get("score"))
+        return self.transform(scores, fit_params.get("score"), None if "score" in fit_params else by)
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return Refusal(UNPROVED)
+        return Refusal(SEVERAL if self.mode == "separate" else UNPROVED)
 
     def _describe(self) -> str:
         first = [] if self.global_ is None else [f"Map of all: {_in_words(self.global_)}."]
-        return "\n  ".join([*first, *self._found(), self._honest()])
+        return "\n  ".join([*first, *self._found(), *self._elsewhere(), self._honest(), self._where_to_look()])
 
     def _found(self) -> list[str]:
         if self.mode == "separate":
-            return [*(f"{name}: {_in_words(each)}." for name, each in self.sources_.items()), *self._left_out()]
+            told = [self._source(name) for name in list(self.sources_)[:MOST_SOURCES]]
+            more = len(self.sources_) - len(told)
+            return [*told, *([f"and {more:,} more sources."] if more else []), *self._left_out()]
+        if not len(self.segments_):
+            return ["No row has a segment: all get the map of all."]
         if self.mode == "shrink":
-            return [_differ(name, scales) for name, scales in self.scales_.items()]
-        count = f"{len(self.segments_):,} segments tested at level {self.alpha:g}"
+            told = [differences(name, scales) for name, scales in self.scales_.items()]
+            table = ["Events predicted before and after, those moved farthest:", self.segments_.head(MOST_SEGMENTS)]
+            return [*told, *"\n".join(table).splitlines()] if self.map_.columns else told
+        count = f"{len(self.segments_):,} segments tested against the map of all at level {self.alpha:g}"
         if not self.changes_:
             return [f"No change: none of {count} is off."]
+        common = [f"All rows: level {self._common:+.3f}, so that as many events are predicted as happened."]
+        common = common if self._common else []
         unfinished = [] if self._settled else ["Stopped at the cap on rounds: some segments are still off."]
-        return [f"{len(self.changes_)} changes, of {count}:", *map(str, self.changes_), *unfinished]
+        changes = f"{len(self.changes_)} change{'' if len(self.changes_) == 1 else 's'}"
+        return [f"{changes}, of {count}:", *map(str, self.changes_), *common, *unfinished]
+
+    def _source(self, name: str) -> str:
+        """What was chosen for one source, for how many rows, and what it is worth."""
+        fitted, (before, after, change) = self.sources_[name], self._worth[name]
+        data = fitted.provenance_
+        told = f"{name}: {_in_words(fitted)}; {data.n:,.6g} rows, {data.events:,.6g} events"
+        if np.isnan(change.value):
+            return f"{told}."
+        return f"{told}; {NAMES[self._loss]} {before.value:.4f} to {after.value:.4f} ({change.value:+.4f})."
+
+    def _elsewhere(self) -> list[str]:
+        """What becomes of rows whose segment was not there at the fit."""
+        what, where = ("Sources", "no probability") if self.mode == "separate" else ("Segments", "the map of all")
+        where += " and the level of all rows" if self.changes_ and self._common else ""
+        return [f"{what} that were not there at the fit, and missing ones, get {where}."] if self.map_.columns else []
+
+    def _where_to_look(self) -> str:
+        chosen = isinstance(self.global_, AutoCalibrator)
+        return f"See segments_{' and global_.comparison_' if chosen else ''}{' and sources_' if self.sources_ else ''}."
 
     def _left_out(self) -> list[str]:
         if not self.uncalibrated_:
@@ -364,25 +399,16 @@ class SegmentCalibrator(BinaryCalibrator):
         return [f"Uncalibrated, with fewer than {FEW} rows of their rarer class: {named}. They get no probability."]
 
     def _honest(self) -> str:
-        name, change, gain = NAMES[self._loss], self.change_, self.gain_
+        name, change = NAMES[self._loss], self.change_
         if np.isnan(change.value):
             return f"The {name} of this procedure is not known: {self.after_.notes[0]}."
-        share = ""
-        if not np.isnan(gain.value):
-            share = f" Segments are worth {gain.value:+.4f} ({gain.low:+.4f} to {gain.high:+.4f}) of it."
+        unjudged = [*self.uncalibrated_, *(each for each, worth in self._worth.items() if np.isnan(worth[2].value))]
+        named = ", ".join(unjudged) if len(unjudged) <= MOST_SEGMENTS else f"{len(unjudged):,} sources"
+        rows = f"rows that it had not seen{f', without those of {named}' if unjudged else ''}"
         return (
-            f"On rows that it had not seen, the {name} goes from {self.before_.value:.4f} to {self.after_.value:.4f} "
-            f"({change.value:+.4f}, 95 % interval {change.low:+.4f} to {change.high:+.4f}).{share}"
+            f"On {rows}, the {name} goes from {self.before_.value:.4f} to {self.after_.value:.4f} "
+            f"({change.value:+.4f}, 95 % interval {change.low:+.4f} to {change.high:+.4f}).{worth(self.gain_)}"
         )
-
-
-def _differ(name: str, scales: Scales) -> str:
-    if not any(scales):
-        return f"By {name}, segments do not differ by more than chance: all keep the map of all."
-    named = {"levels": scales.level, "slopes": scales.slope}
-    parts = [f"{what} by {size:.2f}" for what, size in named.items() if size] or ["most of them not at all"]
-    far = f"; about {scales.far:.1%} of them by far more" if scales.far else ""
-    return f"By {name}, segments differ (standard deviation, in log-odds): {' and '.join(parts)}{far}."
 
 
 def _in_words(fitted: BinaryCalibrator) -> str:

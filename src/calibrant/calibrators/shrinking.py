@@ -50,6 +50,10 @@ WIDE = Scales(0.7, 0.35)
 """How far a segment is off that is off: odds by a factor of 2, and a slope by a third."""
 
 
+COMMON = Scales(5.0, 5.0)
+"""How far the map of all may be off itself: by nearly anything."""
+
+
 @dataclass(frozen=True, eq=False)
 class Segmented:
     """Cells of the segments of one column: the segment, log-odds, rows and events of each."""
@@ -220,22 +224,42 @@ class Shrunken:
 
 
 def shrink(cells: SegmentCells, x: Floats) -> Shrunken:
-    """Levels and slopes of the segments of each column, one column after the other, from log-odds x."""
+    """Levels and slopes of the segments of each column, one column after the other, from log-odds x.
+
+    Segments are compared with each other: they are drawn to the line on x that is best for all rows, so that a map of
+    all that is off itself does not make them differ. Where they do not, that line is not used. With one class there is
+    nothing to compare.
+    """
     stages: list[tuple[str, Lines]] = []
     scales: dict[str, Scales] = {}
     sds: dict[str, Floats] = {}
     for name, segments in cells.columns.items():
-        data = Segmented.of(cells.codes[name], x, cells.n, cells.events, len(segments))
-        scales[name], modes = fit_scales(data)
+        slope, intercept = common_line(cells, x)
+        data = Segmented.of(cells.codes[name], slope * x + intercept, cells.n, cells.events, len(segments))
+        compared = 0 < cells.events.sum() < cells.n.sum()
+        scales[name], modes = fit_scales(data) if compared else _alike(data)
         sds[name] = modes.sd
         if any(scales[name]):
-            pairs = zip(modes.slopes.tolist(), modes.intercepts(data).tolist(), strict=True)
-            stages.append((name, dict(enumerate(pairs))))
+            pairs = zip(modes.slopes * slope, modes.slopes * intercept + modes.intercepts(data), strict=True)
+            stages.append((name, {code: (float(a), float(b)) for code, (a, b) in enumerate(pairs)}))
             x = cells.moved(x, *stages[-1])
     return Shrunken(tuple(stages), scales, sds)
 
 
+def common_line(cells: SegmentCells, x: Floats, scales: Scales = COMMON) -> tuple[float, float]:
+    """Slope and intercept on the log-odds that all rows together ask for, hardly drawn to 1 and 0."""
+    data = Segmented.of(np.zeros(len(x), dtype=np.int64), x, cells.n, cells.events, 1)
+    modes = most_probable(data, scales)
+    return float(modes.slopes[0]), float(modes.intercepts(data)[0])
+
+
 # ----------------------------------------------------------------------------------------------------------- the scales
+
+
+def _alike(data: Segmented) -> tuple[Scales, Modes]:
+    """Segments that do not differ."""
+    scales = Scales(0.0, 0.0)
+    return scales, most_probable(data, scales)
 
 
 def fit_scales(data: Segmented) -> tuple[Scales, Modes]:
@@ -243,8 +267,8 @@ def fit_scales(data: Segmented) -> tuple[Scales, Modes]:
 
     Deviations are :math:`N(0, \tau^2)` and :math:`N(0, \sigma^2)`, with the scales that maximise the sum of the
     evidences of :func:`most_probable`: one after the other, over a coarse list first, then between the neighbours of
-    the best. A scale that does not raise it by a nat is 0: "segments do not differ" is an answer. If it raises it by
-    another nat, a share :math:`\pi` of the segments has the deviations 0.7 and 0.35 instead, with evidence
+    the best. A scale that does not raise it by a nat is 0: "no need to tell segments apart" is an answer. If it
+    raises it by another nat, a share :math:`\pi` of the segments has the deviations 0.7 and 0.35 instead, with evidence
     :math:`\log((1 - \pi) e^{E_g} + \pi e^{W_g})`, so that a few segments that are far off are not drawn to the many
     that are not; values are then means over both, by their posterior chances.
 
@@ -309,7 +333,7 @@ Height = Callable[[Modes], float]
 
 def _searched(data: Segmented, height: Height) -> tuple[Scales, Modes]:
     """The scales at which the evidence is highest."""
-    best, scales = most_probable(data, Scales(0.0, 0.0)), Scales(0.0, 0.0)
+    scales, best = _alike(data)
     lists: list[tuple[float, ...]] = [LEVELS, SLOPES]
     for _ in range(SWEEPS):
         before = height(best)

@@ -88,6 +88,8 @@ def walk_forward(time: ArrayLike, steps: int = 5) -> Iterator[Split]:
     if len(moments) < steps + 2:
         raise InputError(f"{len(moments)} distinct times cannot make {steps + 2} stretches: lower steps")
     stretch = cut_time(moments, np.bincount(index), steps + 2)[2][index]
+    if stretch.max() < 2:
+        raise InputError(f"one moment holds so many rows that {steps + 2} stretches cannot be cut: lower steps")
     for last in range(2, int(stretch.max()) + 1):
         yield Split(*(np.flatnonzero(part) for part in (stretch < last - 1, stretch == last - 1, stretch == last)))
 

@@ -91,7 +91,7 @@ class BetaCurve(Curve):
         s = expit(x)
         value = self.b * np.logaddexp(0.0, x) - self.a * np.logaddexp(0.0, -x) + self.c
         slope = self.half * (self.a * (1.0 - s) + self.b * s)
-        return value, slope, self.half**2 * (self.b - self.a) * s * (1.0 - s)
+        return value, slope, (self.b - self.a) * self.half * self.half * s * (1.0 - s)
 
 
 def tabulate(curve: Curve) -> PiecewiseLinearMap:
@@ -140,19 +140,24 @@ def thinned(knots: Floats, values: Floats, error: float = THIN_ERROR) -> Piecewi
     [0.0, 0.5, 1.0]
     """
     slack = error * values * (1.0 - values)
-    kept, here = [0], 0
-    while here < len(knots) - 1:
-        low, high, last = -np.inf, np.inf, here + 1
-        for there in range(here + 1, len(knots)):
-            run, rise = knots[there] - knots[here], values[there] - values[here]
-            if low <= rise / run <= high:
-                last = there
-            low, high = max(low, (rise - slack[there]) / run), min(high, (rise + slack[there]) / run)
-            if low > high:
-                break
-        kept.append(last)
-        here = last
+    kept = [0]
+    with np.errstate(over="ignore"):  # between denormal scores a line may be as steep as can be
+        while kept[-1] < len(knots) - 1:
+            kept.append(_reach(knots, values, slack, kept[-1]))
     return PiecewiseLinearMap(knots[kept], values[kept])
+
+
+def _reach(knots: Floats, values: Floats, slack: Floats, here: int) -> int:
+    """The last knot of a straight line from ``here`` that passes all between within their slack."""
+    low, high, last = -np.inf, np.inf, here + 1
+    for there in range(here + 1, len(knots)):
+        run, rise = knots[there] - knots[here], values[there] - values[here]
+        if low <= rise / run <= high:
+            last = there
+        low, high = max(low, (rise - slack[there]) / run), min(high, (rise + slack[there]) / run)
+        if low > high:
+            break
+    return last
 
 
 def _as_table(fitted: Map, tally: Tally) -> PiecewiseLinearMap:

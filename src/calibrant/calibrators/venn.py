@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.cuts import both_sides
+from calibrant.calibrators.cuts import ROUNDING, both_sides
 from calibrant.maps import PiecewiseLinearMap, StepMap
 from calibrant.numerics import Floats, Grid
 from calibrant.solvers import pool_adjacent
@@ -129,7 +129,7 @@ def fit_venn_curve(tally: Tally, nodes: int = NODES) -> PiecewiseLinearMap:
     if tally.resolution == "exact" and tally.kind == "probability" and len(tally) > GRIDDED_CELLS:
         tally = tally.coarsen(Grid())
     mass = np.cumsum(tally.n)
-    middles = (np.arange(nodes) + 0.5) * (float(mass[-1]) / nodes)
+    middles = (np.arange(nodes) + 0.5) * (float(mass[-1]) / nodes) * (1.0 - ROUNDING)
     places = np.unique(np.concatenate([[0], np.searchsorted(mass, middles), [len(tally) - 1]]))
     at = tally.scores[places]
     return PiecewiseLinearMap(at, np.maximum.accumulate(fit_venn(tally).point.apply(at)))

@@ -30,6 +30,8 @@ KINDS = {
 
 WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 SHOWN_COLUMNS = 12
+ALIKE = 0.7
+"""Share of the letters before ``.csv`` from which on another file may be the one that was meant."""
 
 
 def connect() -> Any:
@@ -85,8 +87,9 @@ def _matches(pattern: str) -> list[str]:
     if "://" in pattern:
         raise Mistake(f"{pattern} is an address, and only files are read: fetch it first")
     if not glob.has_magic(pattern):
-        near = get_close_matches(os.path.basename(pattern), _names_beside(pattern), 1)
-        meant = f"did you mean {os.path.join(os.path.dirname(pattern), near[0])}?" if near else "check the path"
+        beside = {_stem(name): name for name in sorted(_names_beside(pattern), reverse=True)}
+        near = get_close_matches(_stem(os.path.basename(pattern)), beside, 1, ALIKE)
+        meant = f"did you mean {os.path.join(os.path.dirname(pattern), beside[near[0]])}?" if near else "check the path"
         raise Mistake(f"{pattern} does not exist: {meant}")
     found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
     if not found:
@@ -102,6 +105,12 @@ def _inside(folder: str) -> str:
             if next(glob.iglob(pattern, recursive=True), None):
                 return repr(pattern)
     return repr(os.path.join(folder, "*.parquet"))
+
+
+def _stem(name: str) -> str:
+    """A name without the end that says what the file is: all of them agree in that."""
+    suffix = next((suffix for suffix in sorted(KINDS, key=len, reverse=True) if name.lower().endswith(suffix)), "")
+    return name[: len(name) - len(suffix)]
 
 
 def _names_beside(path: str) -> list[str]:

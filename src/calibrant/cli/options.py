@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 
-def _not_empty(given: Any) -> Any:
+def not_empty(given: Any) -> Any:
     """Refuse the text of a variable that the shell does not have."""
     if given == "" or (isinstance(given, list) and "" in given):
         raise typer.BadParameter("it is empty: give it a value, or leave the option out")
@@ -40,47 +40,47 @@ Files = Annotated[
 Where = Annotated[
     str | None,
     typer.Option(
-        "--where", callback=_not_empty, metavar="SQL", help="Only rows for which this holds: 'label IS NOT NULL'."
+        "--where", callback=not_empty, metavar="SQL", help="Only rows for which this holds: 'label IS NOT NULL'."
     ),
 ]
 First = Annotated[
     str | None,
-    typer.Option("--from", callback=_not_empty, metavar="DAY", help="First day of a tally store, as 2026-03-01."),
+    typer.Option("--from", callback=not_empty, metavar="DAY", help="First day of a tally store, as 2026-03-01."),
 ]
 Last = Annotated[
-    str | None, typer.Option("--to", callback=_not_empty, metavar="DAY", help="Last day of a tally store, included.")
+    str | None, typer.Option("--to", callback=not_empty, metavar="DAY", help="Last day of a tally store, included.")
 ]
 
 # The defaults of --score and --label are put in later: None tells that they were not given.
 Score = Annotated[
     str | None,
-    typer.Option("--score", callback=_not_empty, metavar="COL", help="Column of scores. [default: score]"),
+    typer.Option("--score", callback=not_empty, metavar="COL", help="Column of scores. [default: score]"),
 ]
 Label = Annotated[
     str | None,
-    typer.Option("--label", callback=_not_empty, metavar="COL", help="Column of what happened. [default: label]"),
+    typer.Option("--label", callback=not_empty, metavar="COL", help="Column of what happened. [default: label]"),
 ]
-Weight = Annotated[str | None, typer.Option("--weight", callback=_not_empty, metavar="COL", help="Column of weights.")]
+Weight = Annotated[str | None, typer.Option("--weight", callback=not_empty, metavar="COL", help="Column of weights.")]
 Counts = Annotated[bool, typer.Option("--counts", help="Weights are counts: a row of weight 3 is three rows.")]
 By = Annotated[
     list[str] | None,
     typer.Option(
-        "--by", callback=_not_empty, metavar="COL", show_default=False, help="Segments; may be given several times."
+        "--by", callback=not_empty, metavar="COL", show_default=False, help="Segments; may be given several times."
     ),
 ]
 Time = Annotated[
-    str | None, typer.Option("--time", callback=_not_empty, metavar="COL", help="When each row was: date or time.")
+    str | None, typer.Option("--time", callback=not_empty, metavar="COL", help="When each row was: date or time.")
 ]
 Groups = Annotated[
     str | None,
     typer.Option(
-        "--groups", callback=_not_empty, metavar="COL", help="Rows that depend on each other: patient, customer."
+        "--groups", callback=not_empty, metavar="COL", help="Rows that depend on each other: patient, customer."
     ),
 ]
 Positive = Annotated[
     str | None,
     typer.Option(
-        "--positive", callback=_not_empty, metavar="VALUE", help="The label that is the event, when not 0 and 1."
+        "--positive", callback=not_empty, metavar="VALUE", help="The label that is the event, when not 0 and 1."
     ),
 ]
 Kind = Annotated[KindName | None, typer.Option("--kind", show_default=False, help="What the scores are.")]

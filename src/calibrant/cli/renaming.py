@@ -25,11 +25,15 @@ def group_names(needed: Sequence[str], given: Sequence[str] | None) -> dict[str,
     --------
     >>> group_names(("region", "branch"), ["region=area_code"])
     {'region': 'area_code', 'branch': 'branch'}
+    >>> group_names(("region",), ["region"])
+    {'region': 'region'}
     """
     from calibrant.cli.wording import Mistake
 
     names = {name: name for name in needed}
     for text in given or ():
+        if text in names:
+            continue  # NAME alone is NAME=NAME
         name = next((name for name in needed if text.startswith(f"{name}=")), None)
         if name is None or text == f"{name}=":
             needs = f"it needs {', '.join(map(repr, needed))}" if needed else "it needs no groups, so leave --by out"

@@ -45,6 +45,7 @@ class Columns:
     positive: str | None = None
     kind: str | None = None
     where: str | None = None
+    source: str | None = None
 
     def with_defaults(self) -> Columns:
         """Columns called score and label where no others are named."""
@@ -59,7 +60,7 @@ class Columns:
     @property
     def named(self) -> dict[str, str | None]:
         """Columns by the options that name them."""
-        named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups")}
+        named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups", "source")}
         return named | {"--by" if place == 0 else f"--by ({name})": name for place, name in enumerate(self.by or ())}
 
 

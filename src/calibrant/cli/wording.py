@@ -70,6 +70,9 @@ REWRITES: tuple[tuple[str, Replacement], ...] = (
     (r"^the guarantee of", "--guarantee: that of"),
     (r", or allow a larger epsilon; another seed would void the promise", ", or allow a larger error"),
     (r", see comparison_\.", ", see below."),
+    (r"See segments_[^.]*(\.comparison_)?\.", "All segments: --json."),
+    (r"ask sources_\[name\]\.certificate\(\), where .*", "fit one of them alone with --where"),
+    (r": HistogramBinning, fitted to", ": --method binning, fitted to"),
     (r"use PlattScaling\b", "use --method platt"),
     (r"use HistogramBinning\b", "use --method binning"),
     (

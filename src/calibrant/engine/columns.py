@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import InputError, Kind, check_scores
 from calibrant.engine.collecting import Rows, collect_frame
-from calibrant.export.document import Calibration
+from calibrant.export.document import as_calibration
 from calibrant.export.sql import group_columns, quote, to_sql
-from calibrant.maps import Map
 from calibrant.tallies import CLUSTER_BUCKETS, cluster_buckets
 
 Dialect = Literal["duckdb", "spark"]
@@ -28,7 +27,7 @@ HEX_TO_WHOLE = {
 
 
 def apply(
-    map_: Map | Calibration,
+    map_: Any,
     frame: Any,
     score: str,
     *,
@@ -41,7 +40,7 @@ def apply(
     Parameters
     ----------
     map_
-        A map, or a calibration as :func:`calibrant.load` returns it.
+        A map, a calibration as :func:`calibrant.load` returns it, or a fitted calibrator.
     frame
         A pandas, polars or pyarrow frame, a DuckDB relation or a Spark DataFrame. What comes back is of the same kind;
         lazy frames stay lazy: nothing is read or computed here.
@@ -74,10 +73,8 @@ def apply(
     >>> apply(StepMap([0.5], [0.1, 0.8]), rows, "s").project("calibrated").fetchall()
     [(0.1,), (0.8,), (None,)]
     """
-    if isinstance(map_, Calibration):
-        kind = kind or map_.kind
-        map_ = map_.map
-    numbers, expected = map_, kind or "probability"
+    through = as_calibration(map_)
+    numbers, expected = through.map, kind or through.kind
     groups = group_columns(numbers, score, by)
     rows = _extensible(frame, score, name)
     dtype = rows.collect_schema()[score]

@@ -12,17 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, Kind, check_scores
+from calibrant.arrays.columns import refuse_names
 from calibrant.export.errors import DocumentError
 from calibrant.export.sql import to_sql
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.provenance import UNCALIBRATED, Provenance, Sampling, Weighting
 from calibrant.maps import KINDS, Axis, Columns, Map, StepMap
+from calibrant.maps.base import by_name, needed_columns
 
 if TYPE_CHECKING:
     import onnx
@@ -34,6 +36,9 @@ FORMAT = 1
 """Version of the document. Readers for every earlier number stay for ever."""
 
 MAX_DEPTH = 16
+
+BY_SEGMENT = "SegmentCalibrator"
+"""The method whose maps may or may not need groups, as its rows had it."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +70,57 @@ class Calibration:
         """What the scores are that it takes: those it was fitted on, else probabilities."""
         return "probability" if self.provenance is None else self.provenance.kind
 
-    def transform(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
-        """Calibrated probabilities; float32 in gives float32 out, NaN gives NaN.
+    @overload
+    def transform(self, scores: Any, score: str, by: Any = None, *, source: Any = None, name: str = ...) -> Any: ...
 
-        A map by group needs the ``groups`` of the rows: the one column, or columns by name. A column of a frame is
-        mapped where its rows are by ``calibrant.engine.apply(calibration, frame, "score")``.
+    @overload
+    def transform(
+        self, scores: ArrayLike, score: Columns | None = None, by: Columns | None = None, *, source: Any = None
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def transform(
+        self, scores: Any, score: Any = None, by: Any = None, *, source: Any = None, name: str = ...
+    ) -> Any: ...
+
+    def transform(
+        self, scores: Any, score: Any = None, by: Any = None, *, source: Any = None, name: str = "calibrated"
+    ) -> Any:
+        """Calibrated probabilities, as the calibrator gave them; float32 in gives float32 out, NaN gives NaN.
+
+        A map by group needs the groups of the rows, ``by``: the one column, or columns by name; they may also stand in
+        second place, and ``source`` is another word for them. With the name of a column, ``scores`` is a frame that has
+        its groups in it, and what comes back is the same kind of frame with the column ``name`` in addition; see
+        :func:`calibrant.engine.apply`. ``by={"region": "area_code"}`` then says what columns are called there.
         """
-        return self.map.apply(check_scores(scores, self.kind), groups)
+        column, groups = _score_and_groups(score, by, source)
+        if column is not None:
+            from calibrant.engine.columns import apply  # the one step up: a stored map must do what a calibrator does
+
+            return apply(self, scores, column, name=name, by=self._renamed(groups))
+        refuse_names("transform", by=groups)
+        if groups is not None and self._may_need_none:
+            groups = None
+        return self.map.apply(check_scores(scores, self.kind), needed_columns(self.map, groups, "by"))
+
+    @property
+    def _may_need_none(self) -> bool:
+        """Whether groups are left alone: segments that were not found to differ leave a map of the score."""
+        return not self.map.columns and self.provenance is not None and self.provenance.method == BY_SEGMENT
+
+    def _renamed(self, by: Any) -> dict[str, str]:
+        """What the columns of groups are called in a frame, where not as in the map."""
+        needed = self.map.columns
+        if by is None or self._may_need_none:
+            return {}
+        if isinstance(by, Mapping) and all(isinstance(name, str) for name in by.values()):
+            return dict(by)
+        names = [by] if isinstance(by, str) else list(by) if isinstance(by, list | tuple) else []
+        if len(names) == len(needed) == 1:
+            return {needed[0]: names[0]}
+        if names and set(needed) <= set(names):
+            return {}
+        raise InputError("a frame has its groups in it: leave by out, or pass {'name in the map': 'name in the frame'}")
 
     def to_sql(self, column: str, dialect: str = "duckdb", *, by: Mapping[str, str] | None = None) -> str:
         """The map as one SQL expression over ``column``; NULL and NaN give NULL.
@@ -162,6 +211,15 @@ class Calibration:
         if self.certificate is not None:
             lines.append(f"  {self.certificate}")
         return "\n".join(lines)
+
+
+def _score_and_groups(score: Any, by: Any, source: Any) -> tuple[str | None, Any]:
+    """The column of scores in a frame, None for arrays; and the groups, in whichever place they were given."""
+    column = score if isinstance(score, str) else None
+    given = [each for each in (None if column is not None else score, by, source) if each is not None]
+    if len(given) > 1:
+        raise InputError("the groups of the rows were given twice: pass them once, as by")
+    return column, by_name(given[0]) if given else None
 
 
 def as_calibration(given: Any) -> Calibration:

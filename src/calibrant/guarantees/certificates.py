@@ -43,6 +43,10 @@ class Refusal:
         """A refusal is no certificate."""
         return False
 
+    def __call__(self, alpha: float | None = None, *, bound: Bound | None = None, mode: Mode | None = None) -> Refusal:
+        """The refusal itself, so that ``certificate()`` reads alike on a calibrator and on what was loaded."""
+        return self
+
     def __str__(self) -> str:
         """One sentence."""
         return f"No certificate: {self.reason}."
@@ -120,6 +124,22 @@ class Certificate:
     def half_widths(self) -> Floats:
         r""":math:`\epsilon_b = \max(\text{output} - \text{lower}, \text{upper} - \text{output})` by bin."""
         return np.maximum(self.outputs - self.lower, self.upper - self.outputs)
+
+    def __call__(
+        self, alpha: float | None = None, *, bound: Bound | None = None, mode: Mode | None = None
+    ) -> Certificate:
+        """The certificate itself, so that ``certificate()`` reads alike on a calibrator and on what was loaded.
+
+        Another ``alpha``, bound or mode is refused: a stored promise cannot be made anew without its rows.
+        """
+        asked = {"alpha": alpha, "bound": bound, "mode": mode}
+        for name, value in asked.items():
+            if value is not None and value != getattr(self, name):
+                raise InputError(
+                    f"the stored certificate has {name}={getattr(self, name)!r}: ask the calibrator for another one "
+                    "before it is saved"
+                )
+        return self
 
     def __str__(self) -> str:
         """The promise in one sentence; then what it rests on, what it leaves out and what it assumes."""

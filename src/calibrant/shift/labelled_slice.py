@@ -67,11 +67,9 @@ class MeanRate:
     def __str__(self) -> str:
         """One sentence, and notes."""
         level = f"{100 * (1 - self.alpha):.4g} % interval {self.low:.4f} to {self.high:.4f}"
-        helped = f"with scores they are worth {self.worth:,.0f}" if self.method == "prediction-powered" else "exact"
-        text = (
-            f"Event rate {self.rate:.4f} ({level}) from {self.labels:,.12g} labels, {helped}, "
-            f"and {self.unlabelled:,.12g} rows without"
-        )
+        rows = f"and {self.unlabelled:,.12g} rows without labels; the scores make the labels worth {self.worth:,.0f}"
+        helped = rows if self.method == "prediction-powered" else "alone, exact"
+        text = f"Event rate {self.rate:.4f} ({level}) from {self.labels:,.12g} labels {helped}"
         return "\n  ".join([text, *self.notes])
 
 
@@ -124,13 +122,15 @@ def mean_rate(
     >>> p = rng.beta(0.5, 1.5, 20_300)
     >>> y = rng.random(20_300) < p
     >>> print(mean_rate(p[300:], p[:300], y[:300]))
-    Event rate 0.2388 (95 % interval 0.1992 to 0.2820) from 300 labels, with scores they are worth 433, and 20,000 rows
-    without
+    Event rate 0.2388 (95 % interval 0.1992 to 0.2820) from 300 labels and 20,000 rows without labels; the scores make
+    the labels worth 433
     >>> print(mean_rate(p[300:], p[:30], y[:30]).method)
     clopper-pearson
     """
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie inside (0, 1), got {alpha!r}: 0.05 gives a 95 % interval")
+    if y is not None and not isinstance(labelled, Tally) and np.shape(labelled)[:1] != np.shape(y)[:1]:
+        raise InputError("labelled and y differ in length: labels come last here, as in mean_rate(scores, labelled, y)")
     few = tally_of(labelled, y, labelled_weight)
     many = unlabelled(scores, sample_weight, "probability")
     size, per_weight = few.effective_size, few.effective_size / few.total

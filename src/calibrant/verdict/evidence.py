@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
-from calibrant.calibrators.folds import FOLDS, joined, periods_of, random_folds
-from calibrant.numerics import Floats, Grid
+from calibrant.calibrators.folds import FOLDS, joined, periods_of, random_folds, shuffled
+from calibrant.numerics import Grid
 from calibrant.tallies import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, Tally, cluster_buckets
 from calibrant.verdict.inflation import between_buckets
 from calibrant.verdict.segments import Spreads
@@ -89,7 +89,7 @@ def evidence_of_rows(
     elif tally.counts:
         folds, forward = random_folds(tally, random_state), False
     else:
-        folds, forward = tuple(_grouped(rows, _shuffled(rows, random_state), grid).values()), False
+        folds, forward = tuple(_grouped(rows, shuffled(rows, FOLDS, random_state), grid).values()), False
     by = {name: _grouped(rows, column, part) for name, column in (segments or {}).items()}
     groups = None if rows.groups is None else len(np.unique(rows.groups))
     spreads = period_spreads = None
@@ -121,11 +121,3 @@ def _spreads(rows: Rows, column: NDArray[Any], buckets: NDArray[np.int64]) -> di
 
 def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:
     return GroupedTally.from_rows(replace(rows, groups=keys, time=None), grid)
-
-
-def _shuffled(rows: Rows, random_state: int) -> NDArray[Any]:
-    """A fold for each row, by a draw that does not depend on the order of the rows."""
-    order = np.lexsort((cast(Floats, rows.weights), rows.labels, rows.scores))
-    fold = np.empty(len(order), dtype=np.int64)
-    fold[order] = np.random.default_rng(random_state).permutation(len(order)) % FOLDS
-    return fold

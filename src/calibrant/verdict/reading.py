@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import refuse_names, score_and_label
+from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.sides import side_column
 from calibrant.calibrators.folds import random_folds
+from calibrant.maps.base import by_name
 from calibrant.numerics import expit
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.evidence import MOST_ROWS, NOT_SEEN, Columns, Evidence, evidence_of_rows
@@ -58,7 +60,9 @@ def read_evidence(
 
         named, arrays = _by_name(sample_weight=sample_weight, time=time, groups=groups)
         roles = Roles(*frame_of, by=_names(by), **named)
-        columns = _columns(scores, roles.names)
+        needed = () if through is None else through.columns
+        _refuse_missing(scores, needed)
+        columns = _columns(scores, [*roles.names, *needed])
         if columns is None:
             if arrays:
                 raise InputError(f"{arrays[0]} must name a column of the frame, which has too many rows for arrays")
@@ -72,6 +76,7 @@ def read_evidence(
                 calibration=None if through is None else through.calibration,
             )
         by = {name: columns[name] for name in roles.by} if by is not None else None
+        beside = {name: columns[name] for name in needed}
         time, groups, sample_weight = (
             columns[given] if isinstance(given, str) else given for given in (time, groups, sample_weight)
         )
@@ -80,6 +85,8 @@ def read_evidence(
         refuse_names("check", y=y, sample_weight=sample_weight, by=by, time=time, groups=groups)
         if y is None:
             raise InputError("y is missing: pass check(scores, y), or check(frame, score=..., label=...)")
+        by = by_name(by)
+        beside = {} if through is None else through.beside(by)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CalibrantWarning)
         rows = check_rows(
@@ -92,7 +99,7 @@ def read_evidence(
         return evidence_of_rows(_as_probabilities(rows), segments, said, random_state=random_state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # of fits to parts; the whole was looked at
-        rows, segments, seen = through.rows(rows, segments, random_state)
+        rows, segments, seen = through.rows(rows, segments, _taken(beside, kept), random_state)
     return replace(evidence_of_rows(rows, segments, said, random_state=random_state), seen=seen)
 
 
@@ -142,6 +149,25 @@ def _columns(frame: Any, names: list[str]) -> dict[str, Any] | None:
 
     some = columns_of(frame, names, MOST_ROWS + 1)
     return None if len(some[names[0]]) > MOST_ROWS else {name: column.to_numpy() for name, column in some.items()}
+
+
+def _refuse_missing(frame: Any, needed: Sequence[str]) -> None:
+    """Name the column of groups that a map needs and the frame does not have."""
+    from calibrant.engine.columns import read_frame  # here, so that arrays load no engine
+
+    there = read_frame(frame).collect_schema().names()
+    missing = [name for name in needed if name not in there]
+    if missing:
+        raise InputError(
+            f"the map needs the column {missing[0]!r}, which the frame does not have: it has "
+            f"{', '.join(map(repr, there))}; rename one of them"
+        )
+
+
+def _taken(columns: Mapping[str, Any], kept: NDArray[np.bool_] | None) -> dict[str, Keys]:
+    """Groups of the rows that count, by column."""
+    keys = {name: read_keys(column, f"the column {name!r}") for name, column in columns.items()}
+    return keys if kept is None else {name: Keys(each.codes[kept], each.names) for name, each in keys.items()}
 
 
 def _keys(column: NDArray[Any], name: str) -> NDArray[Any]:

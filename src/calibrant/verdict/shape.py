@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,11 +50,12 @@ def worst_misfit(likelihood: Likelihood, box: Box, clusters: GroupedTally | None
     With weights, rows and events are divided by the stretch's own design effect; with clusters, Student's law over the
     buckets takes the place of the binomial one. Both are approximate.
     """
-    ranges = _ranges(likelihood.n)
+    score = np.asarray(special.expit(likelihood.log_odds))
+    ranges = _ranges(likelihood.n, score)
     if not ranges:
         return None
     reach = box.shift + (0.0 if likelihood.spread == 0.0 else box.stretch * np.abs(likelihood.distance))
-    high, low, score = (special.expit(likelihood.log_odds + by) for by in (reach, -reach, 0.0))
+    high, low = (special.expit(likelihood.log_odds + by) for by in (reach, -reach))
     spreads = _cluster_spreads(likelihood, ranges, clusters)
     found = []
     for (where, start, stop), spread in zip(ranges, spreads, strict=True):
@@ -122,23 +124,34 @@ def _between_buckets(rows: Floats, events: Floats, predicted: Floats) -> Spread:
     return Spread(float(np.sqrt(max(float(variance), hits * (1.0 - hits / total)))), int(filled))
 
 
-def _ranges(n: Floats) -> list[Range]:
-    """Tails and stretches of whole cells, each once, named by the share of the rows that they hold."""
+def _ranges(n: Floats, scores: Floats) -> list[Range]:
+    """Tails and stretches of whole cells, each once, in words that stand after "in the"."""
     share = np.cumsum(n) / n.sum()
-    found: dict[tuple[int, int], Range] = {}
+    found: dict[tuple[int, int], str] = {}
     for tail in TAILS:
         stop = int(np.searchsorted(share, tail - 1e-12)) + 1
         start = int(np.searchsorted(share, 1.0 - tail + 1e-12))
         above = 1.0 - (share[start - 1] if start else 0.0)
-        found.setdefault((start, len(n)), (f"highest {_percent(above)} of the scores", start, len(n)))
-        found.setdefault((0, stop), (f"lowest {_percent(share[stop - 1])} of the scores", 0, stop))
+        found.setdefault((start, len(n)), f"highest {_percent(above)} of the scores")
+        found.setdefault((0, stop), f"lowest {_percent(share[stop - 1])} of the scores")
     for low, high in STRETCHES:
         start, stop = (int(np.searchsorted(share, end)) for end in (low, high))
         if stop > start:
-            name = f"scores between the {_percent(low)} and the {_percent(high)} mark"
-            found.setdefault((start, stop), (name, start, stop))
-    return [entry for key, entry in found.items() if key != (0, len(n))]
+            held = share[stop - 1] - (share[start - 1] if start else 0.0)
+            ends = f"{_score(scores[start])} to {_score(scores[stop - 1])}"
+            found.setdefault((start, stop), f"scores from {ends} ({_percent(held)} of the rows)")
+    for start, stop in found:
+        if stop == start + 1 and n[start] > 1.0:  # a heap is its score
+            found[start, stop] = f"rows with score {_score(scores[start])}"
+    return [(name, *cells) for cells, name in found.items() if cells != (0, len(n))]
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.005 else f"{100 * share:.1g} %"
+
+
+def _score(score: float) -> str:
+    """A score to three digits, counted from 1 where it is near 1."""
+    near = min(score, 1.0 - score)
+    digits = 2 - math.floor(math.log10(near)) if near > 1e-12 else 2
+    return f"{score:.{digits}f}".rstrip("0").rstrip(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -10,12 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError, Kind, Rows
+from calibrant.arrays.keys import Keys
 from calibrant.calibrators.folds import FOLDS, random_folds
-from calibrant.export.document import Calibration, as_calibration
+from calibrant.export.document import BY_SEGMENT, Calibration, as_calibration
 from calibrant.guarantees.overlap import Overlap
 from calibrant.maps import Map
+from calibrant.maps.base import needed_columns
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.evidence import NOT_SEEN, UNSEEN, Columns, Seen
+
+NOT_AGAIN = (
+    "a map by segment is not cross-fitted here, as each part would need its own choice of segments: the calibrator's "
+    "before_ and after_ are losses on rows that it had not seen"
+)
 
 
 @dataclass(frozen=True)
@@ -29,8 +37,8 @@ class Through:
     def of(cls, given: Any) -> Through:
         """From a fitted calibrator, a calibration, a classifier that holds one, or a map."""
         calibration = as_calibration(given)
-        again = hasattr(given, "fit_tally") and hasattr(given, "get_params") and not calibration.map.columns
-        return cls(calibration, given if again else None)
+        again = hasattr(given, "fit_tally") and hasattr(given, "get_params")
+        return cls(calibration, given if again and not _by_segment(calibration) else None)
 
     def kind(self, kind: Kind | None) -> Kind:
         """What the scores are: what the calibration takes."""
@@ -40,24 +48,38 @@ class Through:
             )
         return self.calibration.kind
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of groups that the map needs beside the scores."""
+        return self.calibration.map.columns
+
+    def beside(self, by: Any) -> dict[str, Any]:
+        """The columns of groups of the map among the segments of arrays; a column without a name is the one needed."""
+        if len(self.columns) == 1 and by is not None and not isinstance(by, Mapping):
+            by = by if (name := getattr(by, "name", None)) is None else {name: by}
+        return needed_columns(self.calibration.map, by, "by") if self.columns else {}
+
     # -------------------------------------------------------------------------------------------------------- rows
 
-    def rows(self, rows: Rows, columns: Columns, random_state: int) -> tuple[Rows, Columns, Seen]:
+    def rows(
+        self, rows: Rows, columns: Columns, groups: Mapping[str, Keys], random_state: int
+    ) -> tuple[Rows, Columns, Seen]:
         """Rows of calibrated probabilities with their columns; cross-fitted where the map has seen all of them.
 
-        Rows that no map can be fitted for, the earliest in time, are left out.
+        ``groups`` are the columns that the map needs. Rows that no map can be fitted for, the earliest in time, are
+        left out.
         """
         judged = Tally.from_rows(rows)
         overlap = self._overlap(judged)
         again = self._crossfitted(rows, random_state) if overlap is not None and overlap.whole else None
         seen = self._seen(judged, overlap, again is not None)
         if again is None:
-            groups = {name: columns[name] for name in self.calibration.map.columns if name in columns}
-            again = self.calibration.map.apply(rows.scores, groups or None)
+            again = self.calibration.map.apply(rows.scores, groups)
         kept = np.isfinite(again)
         if not kept.any():
             raise InputError("the calibration gives no row a probability: are its groups those of these rows?")
-        notes = ("", *rows.notes, *_left_out(kept))  # the first is about the kind of the scores, and told by nobody
+        why = (NOT_AGAIN,) if overlap is not None and overlap.whole and _by_segment(self.calibration) else ()
+        notes = ("", *rows.notes, *_left_out(kept), *why)  # the first is about the kind of the scores, told by nobody
         made = Rows(
             scores=np.asarray(again[kept], dtype=np.float64),
             labels=rows.labels[kept],
@@ -102,6 +124,11 @@ class Through:
         self, given: Tally | GroupedTally, random_state: int
     ) -> tuple[Tally | GroupedTally, tuple[Tally, ...], Seen]:
         """The tally of calibrated probabilities, its random parts where they were cross-fitted, and what is known."""
+        if self.columns:
+            raise InputError(
+                f"the map needs the column {self.columns[0]!r} beside the scores, which a tally does not hold: pass "
+                "arrays with by, or a frame"
+            )
         whole = given.total() if isinstance(given, GroupedTally) else given
         if whole.kind != self.calibration.kind:
             raise InputError(f"the tally holds {whole.kind} scores, and the calibration takes {self.calibration.kind}")
@@ -141,6 +168,12 @@ class Through:
             return NOT_SEEN
         gridded = not judged.resolution == data.resolution == "exact"
         return Seen(unseen=UNSEEN.format("scores were counted on a grid" if gridded else "scores are heaped or few"))
+
+
+def _by_segment(calibration: Calibration) -> bool:
+    """Whether a fit anew would need the segments, even where the map came to need the score alone."""
+    data = calibration.provenance
+    return bool(calibration.map.columns) or (data is not None and data.method == BY_SEGMENT)
 
 
 def _mapped(tally: Tally, fitted: Map) -> Tally:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from calibrant.cli import console, options
 from calibrant.cli.renaming import Renamed
 
 if TYPE_CHECKING:
+    from calibrant.cli.groups import Unlisted
     from calibrant.export.document import Calibration
 
 
@@ -24,7 +26,8 @@ class Written:
     missing: int
     mean_score: float | None
     mean_calibrated: float | None
-    groups: list[str]
+    groups: list[str] = field(default_factory=list)
+    unlisted: list[Unlisted] = field(default_factory=list)
 
     def __str__(self) -> str:
         """A sentence or two."""
@@ -33,7 +36,8 @@ class Written:
         means = ""
         if self.mean_score is not None and self.mean_calibrated is not None:
             means = f", mean {self.mean_score:.4g} before and {self.mean_calibrated:.4g} after"
-        return f"Wrote {self.rows:,} rows to {self.out} with the column {self.name!r}{means}.{missing}"
+        other = "".join(f" {each}" for each in self.unlisted)
+        return f"Wrote {self.rows:,} rows to {self.out} with the column {self.name!r}{means}.{missing}{other}"
 
 
 def apply(
@@ -43,6 +47,9 @@ def apply(
     score: options.Score = None,
     name: Annotated[str, typer.Option("--name", metavar="COL", help="Name of the new column.")] = "calibrated",
     by: Renamed = None,
+    allow_unlisted: Annotated[
+        bool, typer.Option("--allow-unlisted", help="Go on also when no row has a group that the map lists.")
+    ] = False,
     where: options.Where = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -52,16 +59,17 @@ def apply(
 
     Rows stream through DuckDB: files may be larger than memory, and keep their order and their other columns. A missing
     score gets no probability; a score that the map was not made for is a mistake, and nothing is then written. A map
-    by group finds its columns by their names.
+    by group finds its columns by their names; rows with a group that it does not list are counted.
 
     Example:
       calibrant apply new.parquet --map map.json --score p --out scored.parquet
-      calibrant apply new.parquet --map map.json --score p --by region=area_code --out scored.parquet
+      calibrant apply new.csv --map map.json --by region=area --out scored.csv
     """
     from calibrant.cli import files as disk
-    from calibrant.cli.numbers import refuse_text
+    from calibrant.cli.groups import key_of, unlisted
+    from calibrant.cli.numbers import refuse_text, type_of
     from calibrant.cli.renaming import group_names
-    from calibrant.engine import apply as with_map
+    from calibrant.export.sql import quote
 
     inputs = disk.find_files(files)
     disk.check_output(out, list(disk.KINDS), inputs=inputs, force=force)
@@ -75,14 +83,15 @@ def apply(
         as_text = "Parquet" not in (disk.kind_of(inputs[0]), disk.kind_of(out))  # as written: 007 stays 007
         numbers = [] if as_text else [column]
         rows = disk.read_rows(connection, inputs, needed, numbers=numbers, where=where, as_text=as_text)
-        if as_text:
-            guessed = disk.read_rows(connection, inputs, {})
-            mapped = _over_text(calibration, rows, guessed, column, name, groups)
-        else:
+        if not as_text:
             refuse_text(rows, column, "--score")
-            mapped = with_map(calibration, rows, column, name=name, by=groups)
-        with disk.written(mapped, out) as path:
-            return _inspect(connection, path, out, column, name, calibration.kind, list(groups.values()))
+        typed = disk.read_rows(connection, inputs, {}) if as_text and groups else rows
+        keys = {each: key_of(rows, each, type_of(typed, each), f"--by {of}=COL") for of, each in groups.items()}
+        others = unlisted(rows, calibration.map, groups, keys, allowed=allow_unlisted)
+        read = keys | ({column: f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)"} if as_text else {})
+        with disk.written(_mapped(calibration, rows, column, name, groups, read), out) as path:
+            written = _inspect(connection, path, out, column, name, calibration.kind)
+        return replace(written, groups=list(groups.values()), unlisted=others)
 
     written = console.work(run, connection, words="Writing rows", quiet=quiet or as_json)
     if as_json:
@@ -91,25 +100,33 @@ def apply(
         console.say(str(written))
 
 
-def _over_text(calibration: Calibration, rows: Any, guessed: Any, score: str, name: str, groups: dict[str, str]) -> Any:
-    """The map over scores that stay as they are written; groups as whole numbers where the file holds only those."""
+def _mapped(
+    calibration: Calibration, rows: Any, score: str, name: str, groups: dict[str, str], read: Mapping[str, str]
+) -> Any:
+    """The map over columns as ``read``, SQL by column, while they stay in the file as they are."""
+    from calibrant.arrays import InputError
     from calibrant.engine import apply as with_map
     from calibrant.engine.columns import fresh_name
     from calibrant.export.sql import quote
 
-    types = dict(zip(guessed.columns, map(str, guessed.types), strict=True))
-    sources = {score: "DOUBLE"} | {column: types[column] for column in groups.values()}
-    plain = {column: fresh_name(rows, f"{column} as it is read") for column in sources}
-    read = ", ".join(
-        f"TRY_CAST({quote(column, 'duckdb')} AS {type_}) AS {quote(plain[column], 'duckdb')}"
-        for column, type_ in sources.items()
-    )
+    plain = {column: fresh_name(rows, f"{column} as it is read") for column in read}
+    more = ", ".join(f"{text} AS {quote(plain[column], 'duckdb')}" for column, text in read.items())
     by = {group: plain[column] for group, column in groups.items()}
-    mapped = with_map(calibration, rows.project(f"*, {read}"), plain[score], name=name, by=by)
-    return mapped.project(f"* EXCLUDE ({', '.join(quote(each, 'duckdb') for each in plain.values())})")
+    try:
+        mapped = with_map(
+            calibration, rows.project(f"*, {more}") if read else rows, plain.get(score, score), name=name, by=by
+        )
+    except InputError as problem:
+        told = str(problem)
+        for column, own in plain.items():
+            told = told.replace(repr(own), repr(column))
+        raise InputError(told) from None
+    return (
+        mapped.project(f"* EXCLUDE ({', '.join(quote(each, 'duckdb') for each in plain.values())})") if read else mapped
+    )
 
 
-def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: str, groups: list[str]) -> Written:
+def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: str) -> Written:
     """Look at what was written; refuse scores that the map was not made for, which SQL holds at its ends in silence."""
     from calibrant.cli.files import kind_of, read_rows
     from calibrant.cli.numbers import text_found
@@ -130,4 +147,4 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
             f"{bad:,} of {total:,} scores in {score!r} are outside what the map was fitted on, {kind} scores (they "
             f"reach from {low:g} to {high:g}): name the right column with --score, or leave rows out with --where"
         )
-    return Written(out, name, total, total - mapped, before, after, groups)
+    return Written(out, name, total, total - mapped, before, after)

@@ -52,7 +52,8 @@ def check(
     cannot tell yet, with the number of labels that would probably settle it. With --map the answer is about calibrated
     scores; if the map was fitted to these rows, that is told first, and they are not called calibrated.
 
-    Exit code: 0 calibrated, 10 miscalibrated, 11 cannot tell, 1 a mistake in the input, 2 a mistake in the usage.
+    Exit code: 0 calibrated, 10 miscalibrated, 11 cannot tell, 1 a mistake in the input, 2 a mistake in the usage. It is
+    about all rows: segments and periods that are off are told, and do not change it.
 
     Example:
       calibrant check predictions.parquet --score p --label bad --by country

@@ -53,7 +53,7 @@ def export(
 
     Example:
       calibrant export map.json --dialect postgres --score p --out map.sql
-      calibrant export map.json --dialect postgres --score p --by region=area_code --out map.sql
+      calibrant export map.json --score p --by region=area --out map.sql
     """
     from calibrant.cli.files import check_output, load_map
     from calibrant.cli.renaming import group_names

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from importlib import import_module
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +16,7 @@ from calibrant.cli import console, options
 if TYPE_CHECKING:
     from calibrant.calibrators.base import BinaryCalibrator
     from calibrant.calibrators.choosing import Compared, Comparison
+    from calibrant.calibrators.segments import SegmentCalibrator
     from calibrant.calibrators.select import AutoCalibrator
     from calibrant.cli.source import Rows
     from calibrant.guarantees.provenance import Sampling
@@ -94,6 +96,19 @@ def fit(
         float | None,
         typer.Option("--alpha", metavar="A", help="binning, --guarantee: 1 - confidence. [default: 0.1]"),
     ] = None,
+    by: options.By = None,
+    multicalibrate: Annotated[
+        bool, typer.Option("--multicalibrate", help="--by: change only segments that are provably off.")
+    ] = False,
+    sources: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            callback=options.not_empty,
+            metavar="COL",
+            help="Where scores come from (model, prompt): each source gets a map of its own.",
+        ),
+    ] = None,
     score: options.Score = None,
     label: options.Label = None,
     weight: options.Weight = None,
@@ -111,12 +126,15 @@ def fit(
 ) -> None:
     """Fit a map from scores to probabilities that mean what they say.
 
-    By itself it tries what the rows support, judges each on rows that it has not seen, and takes the simplest that is
-    as good as the best; often that is to keep the model as it is. With --guarantee it makes bins with a proof. The map
-    is a small JSON file that calibrant apply, Python and SQL can use. Fit to rows that the model was not trained on.
+    By itself it tries what the rows support and averages what it tries, each by its worth on rows that it has not seen.
+    It takes something simpler when that is surely as good, and keeps the model as it is when nothing is surely better.
+    With --guarantee it makes bins with a proof. With --by it adds to the map of all what the rows of each segment
+    support. The map is a small JSON file that calibrant apply, Python and SQL can use. Fit to rows that the model was
+    not trained on.
 
     Example:
       calibrant fit rows.csv --label bad --out map.json
+      calibrant fit rows.csv --label bad --by region --out map.json
     """
     from calibrant.cli.files import check_output
     from calibrant.cli.source import Columns, Days, open_source
@@ -125,12 +143,18 @@ def fit(
     check_output(out, [".json"], force=force)
     given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee}
     calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
-    columns = Columns(score, label, weight, counts, None, time, groups, positive, kind, where)
+    if by or sources or multicalibrate:
+        beside = {"--guarantee": guarantee, "--time": time, "--groups": groups}
+        calibrator = _by_segment(calibrator, bool(by), sources, multicalibrate, files, beside)
+    columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where, sources)
     source = open_source(files, columns, first, last, quiet=quiet or as_json)
 
     def run() -> None:
         if isinstance(source, Days):
             calibrator.fit_tally(source.total())
+        elif by or sources:
+            known = {name: value for name, value in source.options.items() if name not in ("groups", "time")}
+            calibrator.fit(source.data, **(known | {"by": by or sources}))
         else:
             _fit_rows(calibrator, source, apart=method is Method.auto)
 
@@ -138,14 +162,16 @@ def fit(
     if guarantee is not None:
         _insist(calibrator)
     calibrator.save(out)
-    chosen: Any = calibrator if method is Method.auto else None
+    whole: Any = getattr(calibrator, "global_", None) if by or sources else calibrator
+    chosen = whole if method is Method.auto else None  # of sources each has its own
     if as_json:
         document = json.loads(calibrator.calibration_.to_json())
-        console.show_json(document if chosen is None else document | {"comparison": _as_data(chosen)})
+        document |= {} if chosen is None else {"comparison": _as_data(chosen)}
+        console.show_json(document | (_segments(calibrator) if by or sources else {}))
         return
     console.say(in_options(str(calibrator)))
     if chosen is not None:
-        _show(chosen.comparison_)
+        _show(chosen.comparison_, "What it compared for the map of all" if by else "What it compared")
     console.say(f"Saved as {out}.")
 
 
@@ -168,6 +194,41 @@ def _calibrator(method: Method, said: dict[str, Any]) -> BinaryCalibrator:
     module, name = CLASSES[method]
     calibrator: BinaryCalibrator = getattr(import_module(f"calibrant.calibrators.{module}"), name)(**said)
     return calibrator
+
+
+def _by_segment(
+    calibrator: BinaryCalibrator,
+    by: bool,
+    source: str | None,
+    multicalibrate: bool,
+    files: Sequence[str],
+    beside: dict[str, Any],
+) -> SegmentCalibrator:
+    """The same by segment or by source; what cannot be combined with that is refused."""
+    from calibrant.calibrators.segments import SegmentCalibrator
+    from calibrant.cli.files import is_store
+    from calibrant.cli.wording import Mistake
+
+    if multicalibrate and not by:
+        raise Mistake("--multicalibrate is about segments: name their columns with --by, or leave it out")
+    if by and source is not None:
+        raise Mistake("--by and --source cannot be combined: leave one of them out")
+    named = "--by" if by else "--source"
+    extra = next((option for option, value in beside.items() if value is not None), None)
+    if extra is not None:
+        raise Mistake(f"{extra} cannot be combined with {named}: leave one of them out")
+    store = next((path for path in files if is_store(path)), None)
+    if store is not None:
+        raise Mistake(f"{store} is a tally store, and {named} needs rows: name their files")
+    mode: Literal["shrink", "multicalibrate", "separate"] = "multicalibrate" if multicalibrate else "shrink"
+    return SegmentCalibrator(calibrator, mode=mode if by else "separate")
+
+
+def _segments(calibrator: Any) -> dict[str, Any]:
+    """What became of each segment, and what that is worth on rows that were not seen."""
+    numbers = {name: getattr(calibrator, f"{name}_").to_dict() for name in ("before", "after", "change", "gain")}
+    left = {"uncalibrated": list(calibrator.uncalibrated_)} if calibrator.uncalibrated_ else {}
+    return {"by_segment": numbers | left | calibrator.segments_.to_dict()}
 
 
 def _fit_rows(calibrator: BinaryCalibrator, rows: Rows, *, apart: bool) -> None:
@@ -204,7 +265,7 @@ def _as_data(chosen: AutoCalibrator) -> dict[str, Any]:
     return {"choice": chosen.choice_} | told | chosen.comparison_.to_dict()
 
 
-def _show(comparison: Comparison) -> None:
+def _show(comparison: Comparison, what: str) -> None:
     """The candidates that were tried, as a table, when there was more than one."""
     from calibrant.calibrators.losses import NAMES
 
@@ -212,7 +273,7 @@ def _show(comparison: Comparison) -> None:
     if len(tried) < 2:
         return
     rows = [(line.name, line.outcome, f"{line.loss:.5f}", *_change(line)) for line in tried]
-    title = f"What it compared, on rows that the maps had not seen (change: against {comparison.reference}):"
+    title = f"{what}, on rows that the maps had not seen (change: against {comparison.reference}):"
     columns = ("candidate", "beside the chosen", NAMES[comparison.loss], "change", "95 % interval")
     console.table(title, columns, rows, text=2, styles=["bold" if line.chosen else "" for line in tried])
 

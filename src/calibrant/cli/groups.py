@@ -1,0 +1,102 @@
+"""Columns of groups in files: read as the map reads them, and rows whose group the map does not list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calibrant.cli.wording import Mistake, in_shell
+from calibrant.export.sql import quote
+from calibrant.maps import ByGroupMap, ComposeMap, Map
+
+SHOWN = 3
+EXACT = 2**53
+"""Doubles below this are whole numbers exactly."""
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """Rows whose group in a column the map does not list, and what becomes of them."""
+
+    column: str
+    rows: int
+    examples: list[str]
+    mapped: bool
+
+    def __str__(self) -> str:
+        """A sentence."""
+        fate = "the map of all" if self.mapped else "no probability"
+        have = "1 row has" if self.rows == 1 else f"{self.rows:,} rows have"
+        named = f"a group in {self.column!r} that the map does not list, such as {_some(self.examples)}"
+        return f"{have} {named}, and got {fate}."
+
+
+def key_of(rows: Any, column: str, kind: str, option: str) -> str:
+    """A column that is or reads as ``kind``, as SQL that gives text, whole numbers or truth values.
+
+    pandas writes whole numbers with gaps as 3.0, which is the number 3 here.
+    """
+    place = quote(column, "duckdb")
+    if kind not in ("DOUBLE", "FLOAT") and not kind.startswith("DECIMAL"):
+        return f"TRY_CAST({place} AS {kind})"
+    number = f"TRY_CAST({place} AS DOUBLE)"
+    wrong = f"NOT isnan({number}) AND NOT (abs({number}) < {EXACT} AND floor({number}) = {number})"
+    found = rows.filter(wrong).limit(1).project(number).fetchall()
+    if found:
+        raise Mistake(
+            f"the column {column!r} ({option}) holds {found[0][0]!r}: a group is text, a whole number or true or false"
+        )
+    return f"TRY_CAST({number} AS BIGINT)"
+
+
+def unlisted(
+    rows: Any, map_: Map, names: Mapping[str, str], keys: Mapping[str, str], *, allowed: bool
+) -> list[Unlisted]:
+    """Rows with a group that the map does not list, by column; a mistake when no row has one that it lists.
+
+    Parameters
+    ----------
+    names, keys
+        Column of each group of the map, and what SQL makes of that column.
+    allowed
+        Whether there may be no row at all with a group of the map.
+    """
+    found = []
+    for name, (listed, mapped) in _listed(map_).items():
+        column, key = names[name], f"CAST({keys[names[name]]} AS VARCHAR)"
+        there = ", ".join(_text(each) for each in listed)
+        known, new = f"{key} IN ({there})", f"{key} NOT IN ({there})"
+        ((hits, others),) = rows.aggregate(f"count(*) FILTER (WHERE {known}), count(*) FILTER (WHERE {new})").fetchall()
+        some = (
+            rows.filter(new).project(f"{key} AS k").distinct().order("k").limit(SHOWN + 1).fetchall() if others else []
+        )
+        groups = [value for (value,) in some]
+        if not hits and not allowed:
+            have = f"holds {_some(groups)}" if groups else "is empty"
+            raise Mistake(
+                f"no row has a group of the map: it lists {_some(listed)} in {name!r}, and the column {column!r} "
+                f"{have}: name the right column with --by {in_shell(f'{name}=COL')}, or pass --allow-unlisted"
+            )
+        if others:
+            found.append(Unlisted(column, others, groups, mapped))
+    return found
+
+
+def _listed(map_: Map) -> dict[str, tuple[list[str], bool]]:
+    """Groups that a map lists, by its own name of the column, and whether other rows get a probability."""
+    parts = map_.maps if isinstance(map_, ComposeMap) else (map_,)
+    found: dict[str, tuple[list[str], bool]] = {}
+    for part in parts:
+        if isinstance(part, ByGroupMap):
+            before, mapped = found.get(part.by, ([], True))
+            found[part.by] = (list(dict.fromkeys([*before, *part.groups])), mapped and part.default is not None)
+    return found
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
