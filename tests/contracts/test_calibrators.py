@@ -501,9 +501,10 @@ def test_degenerate_data(case, name, grid):
         return
     try:
         cal = case.fit_tally(tally)
-    except InputError as refused:  # a promise that two bins cannot keep
-        assert "guarantee" in case.options, refused
-        return
+    except InputError:
+        if "guarantee" not in case.options:
+            raise
+        return  # a promise that two bins cannot keep
     probes = np.concatenate([EDGE_SCORES, scores, np.linspace(0, 1, 50)])
     out = cal.transform(probes)
     assert ((out >= 0) & (out <= 1)).all()

@@ -321,6 +321,16 @@ def test_changes_of_segments_do_not_leave_the_whole_off():
         assert after == pytest.approx(p)
 
 
+def test_the_level_of_all_rows_is_found_at_once_on_many_cells():
+    rng = np.random.default_rng(0)
+    x, group = rng.normal(-1, 1.3, 30_000), rng.integers(0, 30, 30_000)  # more cells than are looked at one by one
+    cells = cells_of(expit(x), rng.random(30_000) < expit(x + rng.normal(0, 0.4, 30)[group]), group)
+    found = repair(cells, logit(cells.axis)[cells.place], 0.05)
+    assert [name for name, _ in found.stages] in (["by0", ALL_ROWS], ["by0", ALL_ROWS, "by0", ALL_ROWS])
+    p = expit(cells.after(logit(cells.axis)[cells.place], found.stages))
+    assert abs((cells.events - cells.n * p).sum()) <= 0.011 * np.sqrt((cells.n * p * (1 - p)).sum())
+
+
 def test_the_level_of_all_rows_reaches_every_export():
     duckdb, pa = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow")
     scores, y, by = overlapping()

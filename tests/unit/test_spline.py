@@ -326,7 +326,7 @@ def test_it_says_how_bent_it_is():
 
 @pytest.mark.parametrize("seed", [6, 92, 95, 108, 114, 118])
 def test_heaps_of_scores_near_zero_and_one_are_no_trouble(seed):
-    """As naive Bayes makes them; with these seeds some slopes between the heaps have no say, and a matrix no inverse."""
+    """As naive Bayes makes them; with these seeds slopes between the heaps have no say, and a matrix no inverse."""
     rng = np.random.default_rng(seed)
     x = rng.normal(0.0, 300.0, 100)
     cal = SplineCalibrator().fit(expit(x), rng.random(100) < np.where(x > 0, 0.5, 0.0), kind="probability")

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.calibrators.segmenting import ALL_ROWS, Lines, SegmentCells, Stages
-from calibrant.calibrators.shrinking import COMMON, WIDE, Segmented, common_line, most_probable
+from calibrant.calibrators.shrinking import WIDE, Segmented, most_probable
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Floats, Ints, expit
@@ -116,26 +116,31 @@ def repair(cells: SegmentCells, x: Floats, alpha: float) -> Repairs:
         worst = min(range(len(names)), key=lambda place: np.nanmin(adjusted[place], initial=np.inf))
         looked_at = tests[worst].p_values < 2.0 * near  # by more than the normal law
         off = np.flatnonzero((adjusted[worst] <= alpha) & looked_at)
-        if not left or (not len(off) and (not stages or _level(cells, x))):
+        level = _level_of_all(cells, x) if stages and not len(off) else 0.0
+        if not left or (not len(off) and level == 0.0):
             break
-        if not len(off):
-            level = common_line(cells, x, COMMON._replace(slope=0.0))
-            stages.append((ALL_ROWS, {0: level}))
-            x = cells.moved(x, *stages[-1])
-            continue
-        lines, made = _mend(cells, x, names[worst], off, tests[worst], adjusted[worst])
-        changes += made
-        _append(stages, names[worst], lines)
-        x = cells.moved(x, names[worst], lines)
+        name, lines = ALL_ROWS, {0: (1.0, level)}
+        if len(off):
+            name = names[worst]
+            lines, made = _mend(cells, x, name, off, tests[worst], adjusted[worst])
+            changes += made
+        _append(stages, name, lines)
+        x = cells.moved(x, name, lines)
     return Repairs(tuple(stages), tuple(changes), not len(off))
 
 
-def _level(cells: SegmentCells, x: Floats) -> bool:
-    """Whether all rows together are predicted as many events as happened; with one class none can be."""
-    p = expit(x)
-    spread = float((cells.n * p * (1.0 - p)).sum())
-    one_class = not 0 < cells.events.sum() < cells.n.sum()
-    return one_class or abs(float((cells.events - cells.n * p).sum())) <= LEVELLED * spread**0.5
+def _level_of_all(cells: SegmentCells, x: Floats) -> float:
+    """What every row needs for as many events to be predicted as happened; 0 if nothing, or if there is one class."""
+    if not 0 < cells.events.sum() < cells.n.sum():
+        return 0.0
+    level = 0.0
+    for _ in range(STEPS):
+        p = expit(x + level)
+        gap, bend = float((cells.events - cells.n * p).sum()), float((cells.n * p * (1.0 - p)).sum())
+        if abs(gap) <= LEVELLED * bend**0.5:
+            break
+        level += float(np.clip(gap / bend, -1.0, 1.0))
+    return level
 
 
 def _append(stages: list[tuple[str, Lines]], name: str, lines: Lines) -> None:

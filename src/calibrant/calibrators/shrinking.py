@@ -227,8 +227,8 @@ def shrink(cells: SegmentCells, x: Floats) -> Shrunken:
     """Levels and slopes of the segments of each column, one column after the other, from log-odds x.
 
     Segments are compared with each other: they are drawn to the line on x that is best for all rows, so that a map of
-    all that is off itself does not make them differ. Where they do not, that line is not used. With one class there is
-    nothing to compare.
+    all that is off itself, as where there is one class, does not make them differ. Where they do not, that line is not
+    used.
     """
     stages: list[tuple[str, Lines]] = []
     scales: dict[str, Scales] = {}
@@ -236,8 +236,7 @@ def shrink(cells: SegmentCells, x: Floats) -> Shrunken:
     for name, segments in cells.columns.items():
         slope, intercept = common_line(cells, x)
         data = Segmented.of(cells.codes[name], slope * x + intercept, cells.n, cells.events, len(segments))
-        compared = 0 < cells.events.sum() < cells.n.sum()
-        scales[name], modes = fit_scales(data) if compared else _alike(data)
+        scales[name], modes = fit_scales(data)
         sds[name] = modes.sd
         if any(scales[name]):
             pairs = zip(modes.slopes * slope, modes.slopes * intercept + modes.intercepts(data), strict=True)
@@ -246,20 +245,14 @@ def shrink(cells: SegmentCells, x: Floats) -> Shrunken:
     return Shrunken(tuple(stages), scales, sds)
 
 
-def common_line(cells: SegmentCells, x: Floats, scales: Scales = COMMON) -> tuple[float, float]:
+def common_line(cells: SegmentCells, x: Floats) -> tuple[float, float]:
     """Slope and intercept on the log-odds that all rows together ask for, hardly drawn to 1 and 0."""
     data = Segmented.of(np.zeros(len(x), dtype=np.int64), x, cells.n, cells.events, 1)
-    modes = most_probable(data, scales)
+    modes = most_probable(data, COMMON)
     return float(modes.slopes[0]), float(modes.intercepts(data)[0])
 
 
 # ----------------------------------------------------------------------------------------------------------- the scales
-
-
-def _alike(data: Segmented) -> tuple[Scales, Modes]:
-    """Segments that do not differ."""
-    scales = Scales(0.0, 0.0)
-    return scales, most_probable(data, scales)
 
 
 def fit_scales(data: Segmented) -> tuple[Scales, Modes]:
@@ -333,7 +326,7 @@ Height = Callable[[Modes], float]
 
 def _searched(data: Segmented, height: Height) -> tuple[Scales, Modes]:
     """The scales at which the evidence is highest."""
-    scales, best = _alike(data)
+    best, scales = most_probable(data, Scales(0.0, 0.0)), Scales(0.0, 0.0)
     lists: list[tuple[float, ...]] = [LEVELS, SLOPES]
     for _ in range(SWEEPS):
         before = height(best)
