@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from calibrant.arrays import InputError, Kind, Rows, check_rows
-from calibrant.arrays.columns import check_option, refuse_names
+from calibrant.arrays.columns import check_option, need_names, refuse_names, score_and_label
 from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator
 from calibrant.calibrators.candidates import BLEND, CANDIDATES, FEW, LEAST, REAL_BLEND
 from calibrant.calibrators.choosing import Blend, Candidate, Compared, Selection, select
@@ -167,10 +167,10 @@ class AutoCalibrator(BinaryCalibrator):
             return super().fit(scores, y, sample_weight, **meant, sampling=sampling)
         if groups is not None and time is not None:
             raise InputError("groups and time cannot both split the rows: pass one of them")
-        if score is not None or label is not None:
-            if y is not None:
-                raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
-            scores, y, sample_weight, groups, time = _columns(scores, score, label, sample_weight, groups, time)
+        names = score_and_label(y, score, label)
+        if names is not None:
+            sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
+            scores, y, sample_weight, groups, time = _columns(scores, names, sides)
             kind = "probability" if kind is None else kind
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
@@ -346,17 +346,9 @@ def _grid_of_rows(rows: Rows) -> Grid | None:
     return Grid(COMPARED.bits, float(rows.scores.min()), float(rows.scores.max()))
 
 
-def _columns(frame: Any, score: str | None, label: str | None, *sides: Any) -> tuple[Any, ...]:
+def _columns(frame: Any, names: tuple[str, str], sides: dict[str, Any]) -> list[Any]:
     """Scores, labels, weights, groups and time of a frame, in memory."""
-    from calibrant.engine.collecting import collect_frame  # here, so that arrays load no engine
-    from calibrant.engine.columns import plain_names, read_frame
+    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
 
-    if score is None or label is None:
-        raise InputError("a frame needs both score= and label=, the names of its columns")
-    for argument, value in zip(("sample_weight", "groups", "time"), sides, strict=True):
-        if value is not None and not isinstance(value, str):
-            raise InputError(f"{argument} must name a column when score= and label= do: add it to the frame first")
-    names = [name for name in (score, label, *sides) if name is not None]
-    source, place = plain_names(frame, names)
-    taken = collect_frame(read_frame(source).select(*place.values()))
-    return tuple(None if name is None else taken[place[name]].to_numpy() for name in (score, label, *sides))
+    taken = columns_of(frame, [*names, *need_names(**sides)])
+    return [None if name is None else taken[name].to_numpy() for name in (*names, *sides.values())]
