@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -521,6 +520,7 @@ def test_a_level_that_moves_is_followed_only_by_what_comes_later():
 
 
 def test_frames_and_their_columns_are_the_arrays():
+    pl = pytest.importorskip("polars")
     scores, y = sample(700, 13)
     frame = pl.DataFrame({"s": scores, "y": y, "g": np.arange(700) % 50, "t": np.arange(700) // 10, "w": y + 1.5})
     assert numbers(calibrate(frame, score="s", label="y")) == numbers(calibrate(scores, y))
