@@ -62,9 +62,7 @@ YESTERDAY = Tally.from_arrays(*sample(500, seed=99, decimals=None), grid=Grid())
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "AutoCalibrator": [
         {},
-        {"candidates": ["platt", "isotonic"]},
-        {"loss": "brier"},
-        {"cv": 3, "random_state": 1},
+        {"candidates": ["platt", "isotonic"], "loss": "brier", "cv": 3, "random_state": 1},
         {"guarantee": (0.3, 0.1)},
     ],
     "BayesianBinning": [{}, {"spread": 3.0}, {"prior_rows": 20}],
