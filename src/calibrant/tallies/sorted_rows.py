@@ -20,7 +20,7 @@ from calibrant.tallies.cells import Cells
 class SortedRows:
     """Sorted rows of unit weight with scores in [0, 1]."""
 
-    __slots__ = ("_distinct", "_packed", "_starts")
+    __slots__ = ("_distinct", "_packed", "_starts", "events")
 
     def __init__(self, scores: Floats, labels: NDArray[np.uint8]) -> None:
         packed = np.empty(len(scores), dtype=np.int64)
@@ -29,17 +29,14 @@ class SortedRows:
             packed[part] |= labels[part]
         packed.sort()
         self._packed = packed
+        self.events = int(np.count_nonzero(labels))
+        """Number of positive rows."""
         self._starts: NDArray[np.intp] | None = None
         self._distinct: int | None = None
 
     def __len__(self) -> int:
         """Number of rows."""
         return len(self._packed)
-
-    @property
-    def events(self) -> int:
-        """Number of positive rows."""
-        return int(self._events_from(np.zeros(1, dtype=np.intp)).sum())
 
     @property
     def distinct(self) -> int:
