@@ -347,6 +347,16 @@ def worst(found: pd.DataFrame) -> str:
     return "\n".join(["calibrate less the model as it is, in log loss, where it does worst:", *told])
 
 
+def places(found: pd.DataFrame) -> str:
+    """How often each single map of ours is first, and among the first three, by log loss."""
+    single = [name for name in OURS if name != "calibrate" and not name.startswith("sklearn")]
+    wide = found.pivot(index=["set", "model", "size"], columns="method", values="log loss")
+    ranked = wide[[name for name in single if name in wide]].rank(axis=1)
+    counts = pd.DataFrame({"first": (ranked == 1).sum(), "first three": (ranked <= 3).sum()})
+    told = counts.sort_values("first", ascending=False).rename_axis(None).to_string()
+    return f"single maps of ours by log loss in {len(ranked)} cases, without ties for the first place:\n{told}"
+
+
 def _against_keeping(found: pd.DataFrame) -> pd.Series:
     by_set = found.pivot_table(index=["set", "size"], columns="method", values="log loss")
     return (by_set["calibrate"] - by_set["keep the model"]).sort_values(ascending=False)
@@ -395,6 +405,7 @@ def main() -> None:
     print("\n" + table("all sizes", found))
     if not {"calibrate", "keep the model"} <= set(found["method"]):
         return
+    print("\n" + places(found))
     print("\n" + worst(found))
     missed = failures(found)
     fine = "calibrate is first, or within one standard error, at every size, and does no harm"

@@ -276,7 +276,7 @@ def test_the_scale_of_importance_weights_does_not_matter(case, factor, weights):
     w = rng.random(len(y)) + 0.1 if weights == "real" else rng.integers(1, 25, len(y)) / 4096.3
     probes = np.linspace(0.0, 1.0, 201)
     once, scaled = (case.fit(scores, y, weight).transform(probes) for weight in (w, w * factor))
-    np.testing.assert_allclose(once, scaled, rtol=0.0, atol=last_bits(case))
+    np.testing.assert_allclose(once, scaled, rtol=0.0, atol=1e-7 if case.cls.__name__ == "AutoCalibrator" else 1e-9)
 
 
 @cases()

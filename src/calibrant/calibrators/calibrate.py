@@ -46,9 +46,9 @@ def calibrate(
     tried and how it is judged: see :class:`AutoCalibrator`; what describes the rows: see :meth:`AutoCalibrator.fit`.
 
     With segments ``by``, a :class:`~calibrant.calibrators.segments.SegmentCalibrator` instead: the chosen map for all,
-    then what each segment's rows support beyond it; ``mode="multicalibrate"`` changes only segments that are provably
-    off. With ``source``, scores of different origin (``mode="separate"`` of ``by``): a map for each, chosen on its own
-    rows, and no probability for a source with too few of them.
+    then what each segment's rows support beyond it; ``mode="multicalibrate"`` changes only segments that are shown to
+    be off from it. With ``source``, scores of different origin (``mode="separate"`` of ``by``): a map for each, chosen
+    on its own rows, and no probability for a source with too few of them.
 
     Examples
     --------

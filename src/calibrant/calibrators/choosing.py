@@ -197,7 +197,7 @@ def select(
 
     Notes
     -----
-    Choosing one map by its cross-fitted loss is mostly luck with few rows; an average is not. On 360 real cases the
+    Choosing one map by its cross-fitted loss is mostly luck with few rows; an average is not. On 385 real cases the
     blend is nearer to the best map of each case than the choice by least loss, twice as near up to 1,000 rows
     (``docs/decisions/0010-calibrate.md``).
     Guarantee: none in finite samples; the nested loss is that of the procedure on (K - 1) / K of the rows.

@@ -39,10 +39,11 @@ class Crossed:
         self.inner = self._pairs()
         self.weights = self._weights({k: each for k, each in enumerate(self.outer) if each is not None})
         self._known = [self._weights(self._others(place)) for place in places]
+        self._judged = [self._losses(place, self.outer[place], self._known[place]) for place in places]
 
     def flat(self) -> Losses | None:
         """Over all parts that could be judged."""
-        return _total([self._losses(place, self.outer[place], self._known[place]) for place in range(len(self.outer))])
+        return _total(self._judged)
 
     def nested(self, choice: Callable[[Tally, Losses], int]) -> Losses | None:
         """First column: the reference. Second: whatever ``choice`` takes by the losses on other parts.
@@ -50,8 +51,8 @@ class Crossed:
         Parts without such losses (one of two parts, the first that walking forward judges) are left out.
         """
         made = []
-        for place, seen in enumerate(self.seen):
-            losses, inner = self._losses(place, self.outer[place], self._known[place]), self._inner_losses(place)
+        for place, (seen, losses) in enumerate(zip(self.seen, self._judged, strict=True)):
+            inner = self._inner_losses(place)
             if losses is not None and seen is not None and inner is not None:
                 made.append(losses.only([0, choice(seen, inner)]))
         return _total(made)
@@ -59,7 +60,7 @@ class Crossed:
     def _inner_losses(self, place: int) -> Losses | None:
         """Losses on the other parts by fits that saw neither; on the past of a part by its own past."""
         if self.folds.forward:
-            return _total([self._losses(k, self.outer[k], self._known[k]) for k in range(place)])
+            return _total(self._judged[:place])
         found = []
         others = self._others(place)
         for other, outputs in others.items():
