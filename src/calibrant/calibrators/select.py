@@ -324,7 +324,7 @@ def _candidate(given: str | BinaryCalibrator) -> Candidate:
     if isinstance(given, BinaryCalibrator):
         return Candidate(repr(given), lambda tally: clone(given).fit_tally(tally).map_)
     if not isinstance(given, str) or given not in CANDIDATES:
-        names = ", ".join(map(repr, CANDIDATES))
+        names = ", ".join(map(repr, [*CANDIDATES, BLEND.name]))
         raise InputError(f"candidates must hold calibrators or names among {names}, got {given!r}")
     return replace(CANDIDATES[given], least=0.0, rows=0.0)
 
