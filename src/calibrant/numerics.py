@@ -338,6 +338,24 @@ def fingerprint(keys: Ints, n: NDArray[Any], events: NDArray[Any]) -> int:
     return int(total)
 
 
+def row_fingerprint(matrix: NDArray[Any], labels: NDArray[Any], mass: NDArray[Any]) -> int:
+    """A 64-bit sum over labelled rows of a matrix that adds when parts are put together and ignores their order.
+
+    Every number of a row enters by its bit pattern and its column. What it tells and does not: see :func:`fingerprint`.
+    """
+    total = np.uint64(0)
+    factors = (2 * np.arange(1, matrix.shape[1] + 1).astype(np.uint64) + np.uint64(1)) * _EVENT_FACTOR
+    with np.errstate(over="ignore"):
+        for part in chunks(len(matrix), max(8 * CHUNK // matrix.shape[1], 1)):
+            bits = np.ascontiguousarray(matrix[part])
+            words = bits.view(np.uint32 if bits.dtype.itemsize == 4 else np.uint64).astype(np.uint64)
+            x = np.einsum("nk,k->n", words ^ (words >> np.uint64(13)), factors)
+            x = (x + labels[part].astype(np.uint64) * _MIX + _EVENT_FACTOR) * _MIX
+            x ^= x >> np.uint64(29)
+            total += (x * _as_bits(mass[part])).sum(dtype=np.uint64)
+    return int(total)
+
+
 def _as_bits(count: NDArray[Any]) -> NDArray[np.uint64]:
     """Integers as they are, floats by bit pattern."""
     return np.ascontiguousarray(count.astype(np.int64) if count.dtype.kind in "iub" else count).view(np.uint64)

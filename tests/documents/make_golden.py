@@ -16,7 +16,8 @@ import numpy as np
 from calibrant.calibrators.binning import HistogramBinning
 from calibrant.calibrators.isotonic import IsotonicCalibrator
 from calibrant.calibrators.parametric import BetaScaling, PlattScaling
-from calibrant.export.document import FORMAT, Calibration
+from calibrant.export.coding import FORMAT
+from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import Certificate
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Grid

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tests.documents.make_golden import GOLDEN, hexes, images
 
-from calibrant.export.document import FORMAT, Calibration, load
+from calibrant.export.coding import FORMAT
+from calibrant.export.document import Calibration, load
 from calibrant.guarantees.certificates import Certificate, Mode
 from calibrant.guarantees.provenance import Sampling, Weighting
 from calibrant.maps import KINDS, IdentityMap, StepMap

@@ -225,11 +225,14 @@ def _told(files: Sequence[str]) -> str:
 
 def load_map(path: str) -> Calibration:
     """A stored map."""
-    from calibrant.export.document import load
+    from calibrant.export.document import Calibration, load
     from calibrant.export.errors import DocumentError
 
     try:
-        return load(path)
+        found = load(path)
+        if isinstance(found, Calibration):
+            return found
+        raise Mistake(f"{path} is a map of {len(found.classes)} classes, and commands take maps of one score")
     except FileNotFoundError:
         raise Mistake(f"the map {path} does not exist: make it with calibrant fit ... --out {path}") from None
     except IsADirectoryError:

@@ -1,29 +1,24 @@
-"""The stored form: versioned JSON of numbers and words, from which nothing but known dataclasses can be built.
-
-Reading never imports, looks up an attribute by a name from the document or evaluates text: kinds are keys of a closed
-dict, fields are checked one by one against the dataclass, and whatever is wrong ends in one :class:`DocumentError`.
-"""
+"""A fitted map of one score with what is known and promised about it, and how documents of either sort are read."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, Kind, check_scores
 from calibrant.arrays.columns import refuse_names
+from calibrant.export.class_document import ClassCalibration
+from calibrant.export.coding import OTHERS, decode, parse, written
 from calibrant.export.errors import DocumentError
 from calibrant.export.sql import to_sql
-from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
-from calibrant.guarantees.provenance import UNCALIBRATED, Provenance, Sampling, Weighting
-from calibrant.maps import KINDS, Axis, Columns, Map, StepMap
+from calibrant.guarantees.certificates import Certificate, Refusal
+from calibrant.guarantees.provenance import UNCALIBRATED, Provenance
+from calibrant.maps import CLASS_KINDS, KINDS, ClassMap, Columns, Map, StepMap
 from calibrant.maps.base import by_name, needed_columns
 
 if TYPE_CHECKING:
@@ -31,11 +26,6 @@ if TYPE_CHECKING:
 
     from calibrant.export.onnx import Precision, Shape
     from calibrant.export.proof import Proof
-
-FORMAT = 1
-"""Version of the document. Readers for every earlier number stay for ever."""
-
-MAX_DEPTH = 16
 
 BY_SEGMENT = "SegmentCalibrator"
 """The method whose maps may or may not need groups, as its rows had it."""
@@ -56,6 +46,9 @@ class Calibration:
     map: Map
     provenance: Provenance | None = None
     certificate: Certificate | Refusal | None = None
+
+    parts: ClassVar[dict[str, tuple[str, ...]]] = {"provenance": ("provenance",), "certificate": ("certificate",)}
+    """What its document may hold beside the map."""
 
     def __post_init__(self) -> None:
         """A certificate speaks of one step map; refuse to carry it with another."""
@@ -174,27 +167,15 @@ class Calibration:
 
     def to_json(self) -> str:
         """The document as text; numbers survive bit for bit."""
-        body = {
-            "format": FORMAT,
-            "map": _encode(self.map),
-            "certificate": _encode(self.certificate),
-            "provenance": _encode(self.provenance),
-        }
-        return _lines(body)
+        return written(self.map, self.certificate, self.provenance)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibration:
         """Read a document; anything unexpected raises :class:`DocumentError`."""
-        body = _parse(text)
-        version = body.pop("format", None)
-        if type(version) is not int or version not in _READERS:
-            raise DocumentError(f"format {version!r} is not known to this version, which reads {sorted(_READERS)}")
-        try:
-            return _READERS[version](body)
-        except DocumentError:
-            raise
-        except (ValueError, TypeError, OverflowError, KeyError, RecursionError) as problem:
-            raise DocumentError(f"the document does not describe a calibration: {problem}") from None
+        found = read(text)
+        if not isinstance(found, cls):
+            raise DocumentError("the document holds a map of several classes: read it with calibrant.load")
+        return found
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document to ``path``."""
@@ -235,168 +216,37 @@ def as_calibration(given: Any) -> Calibration:
     )
 
 
-def load(path: str | PathLike[str]) -> Calibration:
-    """Read a calibration that ``save`` wrote."""
-    return Calibration.from_json(Path(path).read_bytes())
+def load(path: str | PathLike[str]) -> Any:
+    """Read what ``save`` wrote: a :class:`Calibration`, or a :class:`ClassCalibration` of several classes."""
+    return read(Path(path).read_bytes())
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Dataclasses to JSON and back
-# ---------------------------------------------------------------------------------------------------------------------
-
-_OTHERS: dict[str, type[Any]] = {"certificate": Certificate, "refusal": Refusal, "provenance": Provenance}
-
-
-def _encode(value: Any) -> Any:
-    """A known dataclass as an object with its kind; arrays as lists."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, tuple):
-        return [_encode(item) for item in value]
-    kind = value.kind if isinstance(value, Map) else next(name for name, cls in _OTHERS.items() if type(value) is cls)
-    told = {field.name: getattr(value, field.name) for field in fields(value) if not _left_out(field, value)}
-    return {"is": kind} | {name: _encode(item) for name, item in told.items()}
+def read(text: str | bytes) -> Calibration | ClassCalibration:
+    """Read a document of either sort; anything unexpected raises :class:`DocumentError`."""
+    body = parse(text)
+    version = body.pop("format", None)
+    if type(version) is not int or version not in _READERS:
+        raise DocumentError(f"format {version!r} is not known to this version, which reads {sorted(_READERS)}")
+    try:
+        return _READERS[version](body)
+    except DocumentError:
+        raise
+    except (ValueError, TypeError, OverflowError, KeyError, RecursionError) as problem:
+        raise DocumentError(f"the document does not describe a calibration: {problem}") from None
 
 
-def _left_out(field: Field[Any], value: Any) -> bool:
-    """Whether a field that came later holds what documents without it mean."""
-    return bool(field.metadata.get("optional")) and getattr(value, field.name) == field.default
-
-
-def _lines(value: Any, indent: str = "") -> str:
-    """JSON with one field per line and lists of numbers on one line."""
-    inner = indent + "  "
-    if isinstance(value, dict):
-        parts = [f"{inner}{json.dumps(name)}: {_lines(item, inner)}" for name, item in value.items()]
-        return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
-    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        return "[\n" + ",\n".join(inner + _lines(item, inner) for item in value) + f"\n{indent}]"
-    return json.dumps(value, allow_nan=False)
-
-
-def _read_1(body: dict[str, Any]) -> Calibration:
+def _read_1(body: dict[str, Any]) -> Calibration | ClassCalibration:
     if set(body) != {"map", "certificate", "provenance"}:
         raise DocumentError("a document holds exactly format, map, certificate and provenance")
-    return Calibration(
-        _decode(body["map"], KINDS, 0),
-        None if body["provenance"] is None else _decode(body["provenance"], {"provenance": Provenance}, 0),
-        None
-        if body["certificate"] is None
-        else _decode(body["certificate"], {"certificate": Certificate, "refusal": Refusal}, 0),
-    )
+    map_ = decode(body["map"], KINDS | CLASS_KINDS)
+    sort: Any = ClassCalibration if isinstance(map_, ClassMap) else Calibration
+    found: list[Any] = []
+    for part in ("provenance", "certificate"):
+        names = (*sort.parts[part], "refusal") if part == "certificate" else sort.parts[part]
+        allowed = {name: OTHERS[name] for name in names}
+        found.append(None if body[part] is None else decode(body[part], allowed))
+    calibration: Calibration | ClassCalibration = sort(map_, *found)
+    return calibration
 
 
 _READERS = {1: _read_1}
-
-
-def _decode(value: Any, allowed: dict[str, type[Any]], depth: int) -> Any:
-    """Build one dataclass of ``allowed`` from an object, each field by its declared type."""
-    if depth > MAX_DEPTH:
-        raise DocumentError("maps are nested too deeply")
-    if not isinstance(value, dict):
-        raise DocumentError(f"expected an object, found {_name(value)}")
-    content = dict(value)
-    kind = content.pop("is", None)
-    cls = allowed.get(kind) if isinstance(kind, str) else None
-    if cls is None:
-        raise DocumentError(f"kind {kind!r} is not one of {', '.join(allowed)}")
-    declared = {field.name: field for field in fields(cls)}
-    unknown, missing = (
-        set(content) - set(declared),
-        {n for n, f in declared.items() if f.default is MISSING} - set(content),
-    )
-    if unknown or missing:
-        raise DocumentError(f"{kind}: unknown or missing fields {sorted(unknown | missing)}")
-    return cls(**{name: _TYPES[str(declared[name].type)](item, depth) for name, item in content.items()})
-
-
-def _number(value: Any, depth: int) -> float:
-    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
-        raise DocumentError(f"expected a finite number, found {_name(value)}")
-    return value  # type: ignore[no-any-return]
-
-
-def _whole(value: Any, depth: int) -> int:
-    if type(value) is not int or abs(value) > 2**53:
-        raise DocumentError(f"expected a whole number, found {_name(value)}")
-    return value
-
-
-def _word(value: Any, depth: int) -> str:
-    if type(value) is not str or len(value) > 10_000:
-        raise DocumentError(f"expected text, found {_name(value)}")
-    return value
-
-
-def _listed(value: Any) -> list[Any]:
-    if type(value) is not list:
-        raise DocumentError(f"expected a list, found {_name(value)}")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise DocumentError(f"expected true or false, found {_name(value)}")
-    return value
-
-
-def _one_of(allowed: tuple[str, ...]) -> Callable[[Any, int], str]:
-    def read(value: Any, depth: int) -> str:
-        if type(value) is not str or value not in allowed:
-            raise DocumentError(f"expected one of {', '.join(allowed)}, found {_name(value)}")
-        return value
-
-    return read
-
-
-#: How each declared type of a field is read, by the text of its annotation.
-_TYPES: dict[str, Callable[[Any, int], Any]] = {
-    "float": _number,
-    "int": _whole,
-    "str": _word,
-    "Kind": _one_of(get_args(Kind)),
-    "Mode": _one_of(get_args(Mode)),
-    "Bound": _one_of(get_args(Bound)),
-    "Sampling": _one_of(get_args(Sampling)),
-    "Weighting": _one_of(get_args(Weighting)),
-    "Axis": _one_of(get_args(Axis)),
-    "Floats": lambda value, depth: np.array([_number(item, depth) for item in _listed(value)], dtype=np.float64),
-    "Ints": lambda value, depth: np.array([_whole(item, depth) for item in _listed(value)], dtype=np.int64),
-    "Flags": lambda value, depth: np.array([_flag(item) for item in _listed(value)], dtype=bool),
-    "tuple[str, ...]": lambda value, depth: tuple(_word(item, depth) for item in _listed(value)),
-    "Map | None": lambda value, depth: None if value is None else _decode(value, KINDS, depth + 1),
-    "tuple[Map, ...]": lambda value, depth: tuple(_decode(item, KINDS, depth + 1) for item in _listed(value)),
-}
-
-
-def _parse(text: str | bytes) -> dict[str, Any]:
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8")
-        body = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-    except DocumentError:
-        raise
-    except (ValueError, RecursionError) as problem:
-        raise DocumentError(f"not a JSON document: {problem}") from None
-    if not isinstance(body, dict):
-        raise DocumentError(f"expected an object, found {_name(body)}")
-    return body
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise DocumentError("a key occurs twice in one object")
-    return content
-
-
-def _no_constant(name: str) -> float:
-    raise DocumentError(f"{name} is not a number that a calibration can hold")
-
-
-def _name(value: Any) -> str:
-    return {dict: "an object", list: "a list", str: "text", bool: "a truth value", type(None): "null"}.get(
-        type(value), repr(value)[:40]
-    )

@@ -11,7 +11,7 @@ from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificates import Bound, Certificate, Flags, Mode, Refusal
-from calibrant.guarantees.provenance import Provenance, Sampling
+from calibrant.guarantees.provenance import ClassProvenance, Provenance, Sampling
 from calibrant.maps import StepMap
 from calibrant.numerics import Floats, Ints
 
@@ -44,7 +44,7 @@ class Bins:
         return StepMap(self.knots, self.outputs).merged()
 
 
-def gate(provenance: Provenance) -> Refusal | None:
+def gate(provenance: Provenance | ClassProvenance) -> Refusal | None:
     """The reason, if any, why rows like these can carry no certificate."""
     if provenance.weights != "counts":
         return Refusal(

@@ -8,7 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, get_args
 
 from calibrant.arrays import Kind
+from calibrant.arrays.class_rows import ClassKind, ClassRows
 from calibrant.guarantees.overlap import Overlap, overlap, sketch
+from calibrant.numerics import Floats, row_fingerprint
 from calibrant.tallies import Tally
 
 Weighting = Literal["counts", "importance"]
@@ -54,8 +56,7 @@ class Provenance:
 
     def __post_init__(self) -> None:
         """Refuse a state that is not known."""
-        if self.state not in get_args(State):
-            raise ValueError(f"state must be one of {', '.join(get_args(State))}, got {self.state!r}")
+        _check_state(self.state)
 
     @classmethod
     def of(
@@ -79,3 +80,52 @@ class Provenance:
     def overlap(self, judged: Tally) -> Overlap | None:
         """Which share of the rows that are judged was fitted; None when it cannot be told."""
         return overlap(self.sketch, self.fingerprint, judged) if judged.kind == self.kind else None
+
+
+@dataclass(frozen=True, eq=False)
+class ClassProvenance:
+    """The rows of class scores behind a fitted map; ``sampling`` and ``state`` as in :class:`Provenance`.
+
+    ``class_mass`` are the rows (or sums of weights) of each class, in the order of the map's classes. ``columns`` are
+    what the columns of a frame were called at fit, where not as the classes.
+    """
+
+    method: str
+    kind: ClassKind
+    n: float
+    class_mass: Floats
+    weights: Weighting
+    sampling: Sampling
+    fingerprint: str
+    library: str
+    state: str = "calibrated"
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a state that is not known, and counts below zero."""
+        _check_state(self.state)
+        if (self.class_mass < 0).any():
+            raise ValueError("rows of a class must not be below 0")
+
+    @classmethod
+    def of(
+        cls, method: str, rows: ClassRows, sampling: Sampling = "independent", state: State = "calibrated"
+    ) -> ClassProvenance:
+        """Provenance of a fit of ``method`` on ``rows``."""
+        return cls(
+            method=method,
+            kind=rows.kind,
+            n=float(rows.mass.sum()),
+            class_mass=rows.class_mass,
+            weights="counts" if rows.counts else "importance",
+            sampling=sampling,
+            fingerprint=f"{row_fingerprint(rows.scores, rows.labels, rows.mass):016x}",
+            library=library_version(),
+            state=state,
+            columns=rows.columns,
+        )
+
+
+def _check_state(state: str) -> None:
+    if state not in get_args(State):
+        raise ValueError(f"state must be one of {', '.join(get_args(State))}, got {state!r}")

@@ -5,6 +5,7 @@ JSON, SQL and dataframe expressions. Needs numpy alone, so that applying a store
 """
 
 from calibrant.maps.base import Columns, Map, ScoreMap
+from calibrant.maps.classes import ClassAxis, ClassMap, PerClassMap, SoftmaxMap, TopMap
 from calibrant.maps.compose import ComposeMap
 from calibrant.maps.groups import ByGroupMap
 from calibrant.maps.scores import (
@@ -20,20 +21,29 @@ from calibrant.maps.scores import (
 KINDS: dict[str, type[Map]] = {
     cls.kind: cls for cls in (IdentityMap, StepMap, PiecewiseLinearMap, LogitAffineMap, BetaMap, ByGroupMap, ComposeMap)
 }
-"""Every kind that a document may name; nothing else can be built from one."""
+"""Every kind of map of one score; documents may name these and :data:`CLASS_KINDS`, and nothing else."""
+
+CLASS_KINDS: dict[str, type[ClassMap]] = {cls.kind: cls for cls in (SoftmaxMap, PerClassMap, TopMap)}
+"""Every kind of map of a row of class scores."""
 
 __all__ = [
+    "CLASS_KINDS",
     "KINDS",
     "LARGEST",
     "Axis",
     "BetaMap",
     "ByGroupMap",
+    "ClassAxis",
+    "ClassMap",
     "Columns",
     "ComposeMap",
     "IdentityMap",
     "LogitAffineMap",
     "Map",
+    "PerClassMap",
     "PiecewiseLinearMap",
     "ScoreMap",
+    "SoftmaxMap",
     "StepMap",
+    "TopMap",
 ]

@@ -1,0 +1,181 @@
+"""What every calibrator of several classes shares: validation, transform, certificate, storage.
+
+A calibrator implements :meth:`ClassCalibrator._fit_classes`, from checked rows to a map of class scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.arrays import InputError
+from calibrant.arrays.class_rows import ClassKind, ClassRows, check_class_rows
+from calibrant.arrays.columns import check_option
+from calibrant.calibrators.base import DEFAULT_ALPHA
+from calibrant.export.class_document import ClassCalibration
+from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Mode, Refusal
+from calibrant.guarantees.class_promise import ClassPromise
+from calibrant.guarantees.issuing import gate
+from calibrant.guarantees.provenance import ClassProvenance, Sampling, State
+from calibrant.maps import ClassMap
+
+
+class ClassCalibrator(BaseEstimator):
+    """Base of calibrators of a matrix of class scores.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The classes in the order of the columns, as they were written in ``y``.
+    map_ : ClassMap
+        The fitted map: frozen data that applies, prints, compares and exports itself.
+    provenance_ : ClassProvenance
+        Rows by class, score kind and fingerprint of the data behind it.
+    notes_ : tuple of str
+        What was guessed, converted or decided on the way, as sentences.
+    """
+
+    def fit(
+        self,
+        scores: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        weights: Literal["importance", "counts"] = "importance",
+        groups: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        kind: ClassKind | None = None,
+        sampling: Sampling = "independent",
+    ) -> Self:
+        """Fit to a matrix of class scores and its labels.
+
+        Parameters
+        ----------
+        scores
+            One row per case and one column per class, two or more: an array, or a pandas, polars or pyarrow frame
+            whose columns name the classes. Probabilities that sum to 1, or logits.
+        y
+            The class of each row: text, whole numbers or truth values.
+        classes
+            The labels in the order of the columns; see :func:`~calibrant.arrays.class_rows.check_class_rows`.
+        sample_weight, weights, groups, time, sampling
+            As for one score, see :meth:`BinaryCalibrator.fit`.
+        kind
+            ``"probability"``, ``"logit"`` or ``"independent"``; guessed when not given.
+        """
+        check_option("sampling", sampling, get_args(Sampling))
+        if sampling == "independent":
+            sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
+        if y is None:
+            raise InputError("y is missing: pass the labels, as in fit(scores, y)")
+        rows = check_class_rows(
+            scores, y, sample_weight, classes=classes, weights=weights, groups=groups, time=time, kind=kind
+        )
+        return self._fit_rows(rows, sampling)
+
+    def _fit_rows(self, rows: ClassRows, sampling: Sampling = "independent") -> Self:
+        self.classes_ = rows.values
+        self.notes_ = (*rows.notes, *_absent(rows))
+        self.map_ = self._fit_classes(rows)
+        self.provenance_ = ClassProvenance.of(type(self).__name__, rows, sampling, self._state())
+        self.n_features_in_ = len(rows.classes)
+        return self
+
+    def _fit_classes(self, rows: ClassRows) -> ClassMap:
+        """The fitted map; a subclass may leave further attributes ending in an underscore, and add to ``notes_``."""
+        raise NotImplementedError
+
+    def _state(self) -> State:
+        return "calibrated"
+
+    @property
+    def state_(self) -> str:
+        """What became of the scores."""
+        check_is_fitted(self, "map_")
+        return self.provenance_.state
+
+    @property
+    def calibration_(self) -> ClassCalibration:
+        """The frozen result: map, certificate and provenance; what ``save`` writes."""
+        check_is_fitted(self, "map_")
+        return ClassCalibration(self.map_, self.provenance_, self.certificate())
+
+    def _applicable(self) -> ClassCalibration:
+        """What applies; without the certificate, which may take a while."""
+        check_is_fitted(self, "map_")
+        return ClassCalibration(self.map_, self.provenance_, None)
+
+    def transform(self, scores: Any) -> Any:
+        """Calibrated probabilities, as an array or as the kind of frame that came; columns are ``map_.outputs``."""
+        return self._applicable().transform(scores)
+
+    def predict_proba(self, scores: Any) -> NDArray[Any]:
+        """Like :meth:`transform`, always an array."""
+        return np.asarray(self.transform(scores))
+
+    def predict(self, scores: Any) -> NDArray[Any]:
+        """The class that is the most likely one after calibration, as written in ``y``."""
+        return np.asarray(self.classes_[self._applicable().predict_codes(scores)])
+
+    def fit_transform(self, scores: Any, y: ArrayLike, **fit_params: Any) -> Any:
+        """Fit, then map the same scores; numbers about these rows flatter the fit."""
+        return self.fit(scores, y, **fit_params).transform(scores)
+
+    def certificate(
+        self, alpha: float | None = None, *, bound: Bound = "clopper-pearson", mode: Mode = "simultaneous"
+    ) -> ClassPromise | Refusal:
+        """What is promised about the fitted map, as a value that prints one sentence; or why nothing is.
+
+        ``alpha`` is by default the calibrator's own, where it has one, else 0.1.
+        """
+        check_is_fitted(self, "map_")
+        refusal = gate(self.provenance_)
+        if refusal is not None:
+            return refusal
+        return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
+
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> ClassPromise | Refusal:
+        return Refusal(IMPOSSIBLE)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
+        self.calibration_.save(path)
+
+    def __str__(self) -> str:
+        """What was fitted, to what, and what is promised."""
+        if not hasattr(self, "map_"):
+            return f"{self!r}, not fitted"
+        data = self.provenance_
+        unit = "" if data.weights == "counts" else " (sums of weights)"
+        told = [
+            f"{self!r} fitted to {data.n:,.12g} rows of {len(self.classes_):,} classes{unit}, {data.kind} scores",
+            f"  {self._describe()}",
+            *(f"  {line}" for line in str(self.certificate()).splitlines()),
+            *(f"  note: {note}" for note in self.notes_),
+        ]
+        return "\n".join(told)
+
+    def _describe(self) -> str:
+        return repr(self.map_)
+
+    def __sklearn_tags__(self) -> Any:
+        """A matrix of scores, and labels."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _absent(rows: ClassRows) -> tuple[str, ...]:
+    """What to say about classes that no row has."""
+    names = [name for name, mass in zip(rows.classes, rows.class_mass, strict=True) if not mass > 0]
+    if not names:
+        return ()
+    shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    return (f"no row has the class {shown}: nothing can be learned about {'it' if len(names) == 1 else 'them'}",)

@@ -1,0 +1,281 @@
+"""Maps of a whole row of class scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays.keys import LONGEST_KEY, plain_text
+from calibrant.maps.base import Columns, Map, freeze
+from calibrant.numerics import CHUNK, Floats, to_float32
+
+ClassAxis = Literal["probability", "logit"]
+"""What a row holds: probabilities, or logits, which go through softmax first."""
+
+
+class ClassMap(Map):
+    """A map from rows of K class scores to rows of probabilities, evaluated block by block.
+
+    ``classes`` names the columns that go in, :attr:`outputs` those that come out. NaN in a row makes its results NaN.
+    """
+
+    classes: tuple[str, ...]
+    on: ClassAxis
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns that come out."""
+        return self.classes
+
+    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+        """Probabilities for the rows of ``scores``; float32 in gives float32 out."""
+        given = self._matrix(scores)
+        single = given.dtype == np.float32
+        out = np.empty((len(given), len(self.outputs)), dtype=np.float32 if single else np.float64)
+        for part in blocks(given):
+            piece = self._evaluate(given[part].astype(np.float64, copy=False))
+            out[part] = to_float32(piece) if single else piece
+        return out
+
+    def _matrix(self, scores: ArrayLike) -> NDArray[Any]:
+        given = np.asarray(scores)
+        if given.ndim != 2 or given.shape[1] != len(self.classes):
+            raise ValueError(f"scores has shape {given.shape}: pass one column for each of {len(self.classes)} classes")
+        return given
+
+    def _evaluate(self, s: Floats) -> Floats:
+        """Image of one block of float64 rows; must not write into ``s`` and must keep NaN."""
+        raise NotImplementedError
+
+    def _probabilities(self, s: Floats) -> Floats:
+        """The rows as probabilities."""
+        return softmax(s) if self.on == "logit" else s
+
+    def _check_classes(self) -> None:
+        freeze(self, "classes", check_classes(self.classes))
+        if self.on not in ("probability", "logit"):
+            raise ValueError(f"on must be 'probability' or 'logit', got {self.on!r}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SoftmaxMap(ClassMap):
+    r"""An affine map of logits, then softmax: temperature, vector, matrix and Dirichlet scaling.
+
+    .. math:: m(z) = \operatorname{softmax}(W z + b)
+
+    with :math:`z` the logits, or the logarithms of probabilities held at ``clamp`` from below. ``slope`` is one number
+    (:math:`W = tI`, 002 eq. 1.13 with :math:`t = 1/T`), K numbers (the diagonal of W), or K times K numbers row by row;
+    ``intercept`` is b, K numbers, or none for zero.
+
+    Examples
+    --------
+    >>> cooler = SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9)
+    >>> cooler.apply([[0.25, 0.75]]).round(3).tolist()
+    [[0.1, 0.9]]
+    """
+
+    classes: tuple[str, ...]
+    slope: Floats
+    intercept: Floats
+    on: ClassAxis
+    clamp: float
+
+    kind: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        self._check_classes()
+        size = len(self.classes)
+        slope, intercept = _numbers(self.slope), _numbers(self.intercept)
+        if len(slope) not in (1, size, size * size) or len(intercept) not in (0, size):
+            raise ValueError(f"{size} classes need 1, {size} or {size * size} slopes and 0 or {size} intercepts")
+        if not 0.0 < self.clamp < 1.0:
+            raise ValueError(f"clamp must lie between 0 and 1, got {self.clamp}")
+        freeze(self, "slope", slope)
+        freeze(self, "intercept", intercept)
+
+    def logits(self, s: Floats) -> Floats:
+        """The logits before the affine map."""
+        return np.log(np.maximum(s, self.clamp)) if self.on == "probability" else s
+
+    def _evaluate(self, s: Floats) -> Floats:
+        z, size = self.logits(s), len(self.classes)
+        if len(self.slope) in (1, size):
+            z = z * self.slope
+        else:
+            z = np.einsum("nk,jk->nj", z, self.slope.reshape(size, size))
+        return softmax(z + self.intercept if len(self.intercept) else z)
+
+    def __repr__(self) -> str:
+        """Its form and its size."""
+        size = len(self.classes)
+        form = {1: f"slope {self.slope[0]:.4g}", size: f"{size} slopes"}.get(len(self.slope), f"{size} x {size} slopes")
+        return f"SoftmaxMap({form}{', intercepts' if len(self.intercept) else ''}, {size} classes, on {self.on})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PerClassMap(ClassMap):
+    r"""A map of its own for each column.
+
+    .. math:: m_l(s) = m_l(s_l), \qquad\text{normalised:}\quad m_l(s_l) / \textstyle\sum_k m_k(s_k)
+
+    (002 Algorithms 5.3 and 5.4). Without ``normalised`` the rows need not sum to 1: each column is a statement by
+    itself. A normalised row whose maps all give 0 becomes 1/K throughout.
+
+    Examples
+    --------
+    >>> from calibrant.maps import StepMap
+    >>> halves = PerClassMap(("a", "b"), (StepMap([0.5], [0.2, 0.6]), StepMap([0.5], [0.3, 0.7])), "probability", False)
+    >>> halves.apply([[0.4, 0.6]]).tolist()
+    [[0.2, 0.7]]
+    """
+
+    classes: tuple[str, ...]
+    maps: tuple[Map, ...]
+    on: ClassAxis
+    normalised: bool
+
+    kind: ClassVar[str] = "per-class"
+
+    def __post_init__(self) -> None:
+        """Check the parts."""
+        self._check_classes()
+        freeze(self, "maps", check_parts(self.maps, len(self.classes)))
+        if not isinstance(self.normalised, bool):
+            raise ValueError("normalised must be true or false")
+
+    def _evaluate(self, s: Floats) -> Floats:
+        p = np.ascontiguousarray(self._probabilities(s).T)
+        for j, part in enumerate(self.maps):
+            p[j] = part.apply(p[j])
+        if self.normalised:
+            total = p.sum(axis=0)
+            p = np.where(total > 0.0, p / np.where(total > 0.0, total, 1.0), 1.0 / len(p))
+            p[:, np.isnan(total)] = np.nan
+        return p.T
+
+    def __repr__(self) -> str:
+        """Number of classes instead of all maps."""
+        return f"PerClassMap({len(self.classes)} classes{', normalised' if self.normalised else ''})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TopMap(ClassMap):
+    r"""Probabilities of the k most likely classes of each row, which stay as the model ranks them.
+
+    .. math:: m_k(s) = m_{k, c_k(s)}(s_{c_k(s)}), \qquad c_k(s) \text{ the class of the } k\text{-th largest score}
+
+    (002 Algorithms 5.1, 5.2, 5.6, 5.7). ``maps`` holds one map for each rank k = 1 .. ``ranks``, or one for each rank
+    and class, rank by rank. Among equal scores the earlier class comes first.
+
+    Examples
+    --------
+    >>> from calibrant.maps import StepMap
+    >>> top = TopMap(("a", "b"), 1, (StepMap([], [0.7]), StepMap([], [0.9])), "probability")
+    >>> top.labels([[0.2, 0.8], [0.5, 0.5]]).tolist(), top.apply([[0.2, 0.8], [0.5, 0.5]]).tolist()
+    ([[1], [0]], [[0.9], [0.7]])
+    """
+
+    classes: tuple[str, ...]
+    ranks: int
+    maps: tuple[Map, ...]
+    on: ClassAxis
+
+    kind: ClassVar[str] = "top"
+
+    def __post_init__(self) -> None:
+        """Check the parts."""
+        self._check_classes()
+        if not 1 <= self.ranks <= len(self.classes):
+            raise ValueError(f"ranks must lie between 1 and {len(self.classes)}, got {self.ranks}")
+        freeze(self, "maps", check_parts(self.maps, self.ranks, self.ranks * len(self.classes)))
+
+    @property
+    def by_label(self) -> bool:
+        """Whether each class has maps of its own."""
+        return len(self.maps) > self.ranks
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """``top 1``, ``top 2``, ..."""
+        return tuple(f"top {k}" for k in range(1, self.ranks + 1))
+
+    def labels(self, scores: ArrayLike) -> NDArray[np.intp]:
+        """Columns of the classes that the probabilities are about, one row of ``ranks`` each."""
+        given = self._matrix(scores)
+        out = np.empty((len(given), self.ranks), dtype=np.intp)
+        for part in blocks(given):
+            out[part] = top_labels(given[part], self.ranks)
+        return out
+
+    def _evaluate(self, s: Floats) -> Floats:
+        p = self._probabilities(s)
+        codes = top_labels(s, self.ranks)
+        values = np.take_along_axis(p, codes, axis=1)
+        out = np.empty_like(values)
+        size = len(self.classes)
+        for k in range(self.ranks):
+            if not self.by_label:
+                out[:, k] = self.maps[k].apply(values[:, k])
+                continue
+            for j in np.unique(codes[:, k]).tolist():
+                rows = np.flatnonzero(codes[:, k] == j)
+                out[rows, k] = self.maps[k * size + j].apply(values[rows, k])
+        out[np.isnan(s).any(axis=1)] = np.nan
+        return out
+
+    def __repr__(self) -> str:
+        """Number of classes instead of all maps."""
+        how = "by class" if self.by_label else "all classes together"
+        return f"TopMap(top {self.ranks} of {len(self.classes)} classes, {how})"
+
+
+def softmax(z: Floats) -> Floats:
+    """Softmax of each row; NaN in a row makes it NaN."""
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+def top_labels(s: NDArray[Any], ranks: int) -> NDArray[np.intp]:
+    """Columns of the largest scores of each row, the largest first; among equal scores the earlier column."""
+    if ranks == 1:
+        return np.asarray(s.argmax(axis=1)).reshape(-1, 1)
+    return np.argsort(-s, axis=1, kind="stable")[:, :ranks]
+
+
+def blocks(matrix: NDArray[Any]) -> Iterator[slice]:
+    """Slices of rows that hold about as many numbers as a chunk of a column."""
+    step = max(8 * CHUNK // max(matrix.shape[1], 1), 1)
+    return (slice(start, min(start + step, len(matrix))) for start in range(0, len(matrix), step))
+
+
+def check_classes(classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of two classes or more, distinct."""
+    names = tuple(classes)
+    if len(names) < 2 or len(set(names)) != len(names):
+        raise ValueError("a map of classes needs two of them or more, no name twice")
+    if not all(isinstance(name, str) and 0 < len(name) <= LONGEST_KEY and plain_text(name) for name in names):
+        raise ValueError(f"a class is text of at most {LONGEST_KEY} characters, without zero characters")
+    return names
+
+
+def check_parts(maps: tuple[Map, ...], *sizes: int) -> tuple[Map, ...]:
+    """Maps of one score, as many as one of the sizes says."""
+    parts = tuple(maps)
+    if len(parts) not in sizes or not all(isinstance(part, Map) and not isinstance(part, ClassMap) for part in parts):
+        raise ValueError(f"{' or '.join(map(str, sizes))} maps of one score are needed")
+    if any(part.columns for part in parts):
+        raise ValueError("the maps of classes must be maps of the score alone")
+    return parts
+
+
+def _numbers(values: ArrayLike) -> Floats:
+    a = np.array(values, dtype=np.float64).reshape(-1)
+    if not np.isfinite(a).all():
+        raise ValueError("slopes and intercepts must be finite")
+    a.setflags(write=False)
+    return a
