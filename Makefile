@@ -50,6 +50,7 @@ bench: venv
 	$(BIN)/python benchmarks/store.py --quick --gate
 	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 3
 	$(BIN)/python -W ignore benchmarks/quality.py --quick --gate --jobs 2
+	$(BIN)/python -W ignore benchmarks/multiclass.py --quick --gate
 
 test: venv
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup

@@ -213,6 +213,9 @@ def judge(
     out.fits[row] = covered[-1], error.max(), error[drawn] if inside else np.nan, edges_in, 0.0
     for (i, bound), (j, mode) in product(enumerate(bounds), enumerate(MODES)):
         promise = calibrator.certificate(ALPHA, bound=bound, mode=mode) if i or j else first
+        if not promise and bound == "always-valid":  # heaps of yesterday may become bins as rows arrive
+            out.certificates[row, i, j] = np.nan, 0.0, 0.0, 0.0
+            continue
         if not isinstance(promise, Certificate):
             raise TypeError(f"{bound} {mode} was refused where Clopper-Pearson was not: {promise}")
         broken = error > promise.epsilon + ROUNDING

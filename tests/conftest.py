@@ -16,6 +16,7 @@ ALLOWED_SKIPS: Mapping[str, str] = {
     "SCIPY_ARRAY_API is not set: not checking array_api input": (
         "scikit-learn's check of other array libraries; scores and labels become numpy arrays here"
     ),
+    "the data folder is not there: set CALIBRANT_DATA": "public data that are not part of the repository",
 }
 
 # The same under `--lowest` alone, as patterns: the environment holds the core dependencies and nothing else.
@@ -46,6 +47,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(DoctestsElsewhere(), "calibrant-doctests-elsewhere")
     if os.environ.get("CI", "").lower() in {"1", "true"}:
         config.pluginmanager.register(SkipIsFailure(lowest=config.getoption("--lowest")), "calibrant-skip-is-failure")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under ``-n``, one process runs all tests of engines: their servers start once."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if "engine" in item.path.parts:
+                item.add_marker(pytest.mark.xdist_group("engine"))
 
 
 @pytest.fixture(scope="session")

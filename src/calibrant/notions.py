@@ -15,8 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
+from calibrant.arrays.class_rows import ClassRows
 from calibrant.arrays.columns import is_whole
-from calibrant.maps.classes import top_labels
+from calibrant.maps.classes import blocks, held, softmax, top_labels
+from calibrant.numerics import Floats
+
+WIDE = 16
+"""Columns of a matrix that are turned into rows together: a row of them fills whole lines of the cache."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,17 @@ class Claim:
             return np.full(len(p), self.column, dtype=np.intp), p[:, self.column]
         named = top_labels(p, self.rank)[:, -1]
         return named, np.take_along_axis(p, named[:, None], axis=1)[:, 0]
+
+    def problems(self, place: int, named: NDArray[np.intp], scores: NDArray[Any], classes: int) -> Iterator[Problem]:
+        """The binary data sets of what :meth:`read` gave: one, or one for each class; ``place`` is kept in them."""
+        if not self.by_label:
+            yield Problem(place, self.column, None, scores, named)
+            return
+        order = np.argsort(named, kind="stable")
+        ends = np.cumsum(np.bincount(named, minlength=classes))
+        for j in range(classes):
+            rows = order[ends[j - 1] if j else 0 : ends[j]]
+            yield Problem(place, j, rows, scores[rows], named[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,15 +115,26 @@ class Notion:
         A class that no row names has a problem without rows.
         """
         for place, claim in enumerate(self.claims(p.shape[1])):
-            named, scores = claim.read(p)
-            if not claim.by_label:
-                yield Problem(place, claim.column, None, scores, named)
-                continue
-            order = np.argsort(named, kind="stable")
-            ends = np.cumsum(np.bincount(named, minlength=p.shape[1]))
-            for j in range(p.shape[1]):
-                rows = order[ends[j - 1] if j else 0 : ends[j]]
-                yield Problem(place, j, rows, scores[rows], named[rows])
+            yield from claim.problems(place, *claim.read(p), p.shape[1])
+
+    def row_problems(self, rows: ClassRows) -> Iterator[Problem]:
+        """Like :meth:`problems`, of checked rows and in float64, without a second matrix of their probabilities.
+
+        Logits go through softmax, and classes are named by the rows as they came, as a map of classes does both: its
+        knots meet the very doubles that they came from. Columns are read so many at a time. Cost: one pass over the
+        matrix, and one sort of each row where there are two ranks or more.
+        """
+        size = len(rows.classes)
+        claims = self.claims(size)
+        if claims[0].rank is None:
+            wanted = [claim.column or 0 for claim in claims]
+            for place, scores in enumerate(_columns(rows, wanted)):
+                yield Problem(place, wanted[place], None, scores, np.full(len(rows), wanted[place], dtype=np.intp))
+            return
+        named, values = _tops(rows, max(claim.rank or 1 for claim in claims))
+        for place, claim in enumerate(claims):
+            at = (claim.rank or 1) - 1
+            yield from claim.problems(place, named[:, at], values[:, at], size)
 
     def __str__(self) -> str:
         """Its name."""
@@ -247,3 +274,34 @@ def _ranks(k: int, classes: int) -> int:
     if not is_whole(k) or not 1 <= k <= classes:
         raise InputError(f"k must be a whole number from 1 to the number of classes, {classes}, got {k!r}")
     return int(k)
+
+
+def _columns(rows: ClassRows, wanted: list[int]) -> Iterator[Floats]:
+    """The wanted columns as probabilities, one after the other."""
+    sums = _softmax_sums(rows) if rows.kind == "logit" else None
+    for start in range(0, len(wanted), WIDE):
+        block = np.array(rows.scores[:, wanted[start : start + WIDE]].T, dtype=np.float64, order="C")
+        for column in block:
+            column += 0.0  # a negative zero is zero
+            yield column if sums is None else np.exp(held(column) - sums[0]) / sums[1]
+
+
+def _softmax_sums(rows: ClassRows) -> tuple[Floats, Floats]:
+    """Largest logit of each row, and the sum that :func:`softmax` divides by."""
+    largest, total = np.empty(len(rows)), np.empty(len(rows))
+    for part in blocks(rows.scores):
+        z = held(rows.scores[part].astype(np.float64, copy=False))
+        largest[part] = z.max(axis=1)
+        total[part] = np.exp(z - largest[part, None]).sum(axis=1)
+    return largest, total
+
+
+def _tops(rows: ClassRows, ranks: int) -> tuple[NDArray[np.intp], Floats]:
+    """The classes of the largest scores of each row, and their probabilities."""
+    named, values = np.empty((len(rows), ranks), dtype=np.intp), np.empty((len(rows), ranks))
+    for part in blocks(rows.scores):
+        s = rows.scores[part].astype(np.float64, copy=False)
+        named[part] = top_labels(s, ranks)
+        p = softmax(s) if rows.kind == "logit" else s
+        values[part] = np.take_along_axis(p, named[part], axis=1) + 0.0
+    return named, values

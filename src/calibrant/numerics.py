@@ -343,7 +343,13 @@ def row_fingerprint(matrix: NDArray[Any], labels: NDArray[Any], mass: NDArray[An
 
     Every number of a row enters by its bit pattern and its column. What it tells and does not: see :func:`fingerprint`.
     """
-    total = np.uint64(0)
+    with np.errstate(over="ignore"):
+        return int((row_hashes(matrix, labels) * _as_bits(mass)).sum(dtype=np.uint64))
+
+
+def row_hashes(matrix: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.uint64]:
+    """A 64-bit hash of each labelled row; equal rows have equal ones."""
+    hashes = np.empty(len(matrix), dtype=np.uint64)
     factors = (2 * np.arange(1, matrix.shape[1] + 1).astype(np.uint64) + np.uint64(1)) * _EVENT_FACTOR
     with np.errstate(over="ignore"):
         for part in chunks(len(matrix), max(8 * CHUNK // matrix.shape[1], 1)):
@@ -351,9 +357,8 @@ def row_fingerprint(matrix: NDArray[Any], labels: NDArray[Any], mass: NDArray[An
             words = bits.view(np.uint32 if bits.dtype.itemsize == 4 else np.uint64).astype(np.uint64)
             x = np.einsum("nk,k->n", words ^ (words >> np.uint64(13)), factors)
             x = (x + labels[part].astype(np.uint64) * _MIX + _EVENT_FACTOR) * _MIX
-            x ^= x >> np.uint64(29)
-            total += (x * _as_bits(mass[part])).sum(dtype=np.uint64)
-    return int(total)
+            hashes[part] = x ^ (x >> np.uint64(29))
+    return hashes
 
 
 def _as_bits(count: NDArray[Any]) -> NDArray[np.uint64]:

@@ -23,7 +23,18 @@ from calibrant import (
     PlattScaling,
     Tally,
 )
-from calibrant.displays import MapDisplay, PlanDisplay, ReliabilityDisplay, ValidityDisplay
+from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.displays import (
+    CanonicalValidityDisplay,
+    ClassErrorDisplay,
+    ClassWiseDisplay,
+    MapDisplay,
+    PlanDisplay,
+    ReliabilityDisplay,
+    SimplexDisplay,
+    TopLabelDisplay,
+    ValidityDisplay,
+)
 from calibrant.maps import LogitAffineMap
 from calibrant.metrics.validity import validity_curve
 
@@ -66,6 +77,38 @@ OF_ROWS: dict[str, Build] = {
 """Displays that take rows or a tally."""
 
 
+def draw_classes(n: int = 400, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of class probabilities that say too little about the first class."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(classes), n)
+    truth = p * np.linspace(2.0, 1.0, classes)
+    cuts = (truth / truth.sum(axis=1, keepdims=True)).cumsum(axis=1)[:, :-1]
+    return p, np.array(NAMES[:classes])[(rng.random((n, 1)) > cuts).sum(axis=1)]
+
+
+NAMES = [*"abcdefghijklmnopqrstuvwxyz", *(f"{letter}-2" for letter in "abcdefghijklmnopqrstuvwxyz")]
+
+
+@cache
+def simplex_bins() -> Any:
+    return SimplexBinning("grid", cells=3).fit(*draw_classes(3_000)).map_
+
+
+OF_CLASS_ROWS: dict[str, Build] = {
+    "top-label": TopLabelDisplay.from_predictions,
+    "top-label, bin": lambda p, *a, **k: TopLabelDisplay.from_predictions(p, *a, n_bins=1, **k).zoom(0.5),
+    "class-wise": ClassWiseDisplay.from_predictions,
+    "class-wise, bins": lambda *a, **k: ClassWiseDisplay.from_predictions(*a, curve="bins", **k),
+    "class errors": ClassErrorDisplay.from_predictions,
+    "class errors, after": lambda p, *a, **k: ClassErrorDisplay.from_predictions(
+        p, *a, after=np.full(np.shape(p), 1 / 3), notion="class-wise", **k
+    ),
+    "simplex": lambda *a, **k: SimplexDisplay.from_predictions(*a, binning=simplex_bins(), **k),
+    "canonical validity": lambda *a, **k: CanonicalValidityDisplay.from_predictions(*a, binning=simplex_bins(), **k),
+}
+"""Displays that take rows of class scores."""
+
+
 def binned() -> tuple[HistogramBinning, Certificate]:
     fitted = HistogramBinning(n_bins=6).fit(*draw())
     promise = fitted.certificate()
@@ -102,6 +145,13 @@ EVERY: dict[str, Callable[[], Any]] = {
     "map, binned logits": lambda: MapDisplay.from_map(of_logits(HistogramBinning(n_bins=4))),
     "map, bare": lambda: MapDisplay.from_map(LogitAffineMap(0.7, -0.3), axes="log-odds"),
     "map, real": lambda: MapDisplay.from_map(LogitAffineMap(0.02, -3.0, on="score")),
+    **{name: lambda build=build: build(*draw_classes()) for name, build in OF_CLASS_ROWS.items()},
+    "top-label, many": lambda: TopLabelDisplay.from_predictions(*draw_classes(3_000, 40)),
+    "top-label, many in a bin": lambda: TopLabelDisplay.from_predictions(*draw_classes(3_000, 40)).zoom(0.15),
+    "class-wise, many": lambda: ClassWiseDisplay.from_predictions(*draw_classes(3_000, 40)),
+    "class-wise, log-odds": lambda: ClassWiseDisplay.from_predictions(*draw_classes(), axes="log-odds"),
+    "class-wise, two": lambda: ClassWiseDisplay.from_predictions(*draw_classes(300, 2)),
+    "class errors, many": lambda: ClassErrorDisplay.from_predictions(*draw_classes(3_000, 40)),
     "plan": PlanDisplay.from_sizes,
     "plan, target": lambda: PlanDisplay.from_sizes(epsilon=0.1),
     "plan, one size": lambda: PlanDisplay.from_sizes([300], scheme="ums", mode="marginal", max_bins=12),
@@ -124,6 +174,11 @@ def _display(request):
 def computed(name: str) -> Any:
     """Drawing changes nothing that was computed, so that one computation serves every test."""
     return EVERY[name]()
+
+
+@pytest.fixture(params=OF_CLASS_ROWS, name="build_classes")
+def _build_classes(request):
+    return OF_CLASS_ROWS[request.param]
 
 
 @pytest.fixture(params=OF_ROWS, name="build")
@@ -172,11 +227,16 @@ def test_plot_leaves_its_axes_and_figure_on_the_display(picture):
 def test_computing_does_not_import_matplotlib():
     code = """
 import sys
-from calibrant.displays import MapDisplay, PlanDisplay, ReliabilityDisplay, ValidityDisplay
-from calibrant.maps import IdentityMap
+from calibrant.displays import *
+from calibrant.maps import IdentityMap, SimplexBinsMap
 ReliabilityDisplay.from_predictions([0.2, 0.7], [0, 1]).data
 ValidityDisplay.from_predictions([0.2, 0.7], [0, 1]).data
 MapDisplay.from_map(IdentityMap()).data, PlanDisplay.from_sizes([1000]).data
+p, y = [[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]], "abc"
+four = SimplexBinsMap(tuple(y), "grid", 1, [], [], [1, 0, 0], "probability")
+TopLabelDisplay.from_predictions(p, list(y)).zoom(0.7).data, ClassWiseDisplay.from_predictions(p, list(y)).data
+ClassErrorDisplay.from_predictions(p, list(y)).data, SimplexDisplay.from_predictions(p, list(y), binning=four).data
+CanonicalValidityDisplay.from_predictions(p, list(y), binning=four).data
 assert not any(name.partition(".")[0] == "matplotlib" for name in sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -186,6 +246,16 @@ def test_a_missing_matplotlib_is_one_sentence_with_the_fix(display, monkeypatch)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "calibrant\[plot\]"'):
         display.plot()
+
+
+def test_words_above_the_picture_stay_on_a_canvas_without_a_layout(display):
+    figure = mpl.figure.Figure()
+    display.plot(figure.add_subplot())
+    figure.draw_without_rendering()
+    words = [display.ax_._left_title, *(text for text in display.ax_.texts if len(text.get_text()) > 40)]
+    for box in (text.get_window_extent() for text in words):
+        assert box.y1 <= figure.bbox.y1
+        assert box.x1 <= figure.bbox.x1
 
 
 # --------------------------------------------------------------------------------------------------------- the user's
@@ -206,7 +276,7 @@ def test_given_axes_are_the_only_ones_touched(display):
     assert (right.get_position().bounds, right.get_xlim(), right.get_ylim(), len(right.get_children())) == before
     assert plt.get_fignums() == [figure.number]
     own = [ax for ax in figure.axes if ax not in (left, right)]
-    assert own == ([display.counts_ax_] if isinstance(display, ReliabilityDisplay) else [])
+    assert own == ([display.counts_ax_] if hasattr(display, "counts_ax_") else list(getattr(display, "panels_", ())))
 
 
 def test_a_figure_without_pyplot_will_do(display):
@@ -348,3 +418,67 @@ def test_gridded_tallies_are_drawn(build):
 def test_a_table_with_mean_scores_is_drawn(build):
     table = Tally.from_table([50, 0, 30, 20], [5, 0, 15, 18], edges=[0.2, 0.4, 0.7], scores=[0.1, np.nan, 0.5, 0.9])
     sketch(build(table))
+
+
+# ----------------------------------------------------------------------------------------------------- rows of classes
+
+
+def test_the_order_of_class_rows_does_not_matter(build_classes):
+    p, y = draw_classes()
+    order = np.random.default_rng(3).permutation(len(y))
+    assert_alike(numbers(build_classes(p, y).data), numbers(build_classes(p[order], y[order]).data))
+
+
+CHANCE = ("low", "high", "delta_chance", "null", "null_high", "grey", "shown", "heaped", "outside", "error_by_chance")
+
+
+def without_chance(data: Any) -> Any:
+    """Data without what depends on how much the rows are worth, and without the rows drawn one by one."""
+    if isinstance(data, dict):
+        kept = {key: value for key, value in data.items() if key not in CHANCE and not key.startswith("point")}
+        return {key: without_chance(value) for key, value in kept.items() if not key.endswith("by_chance")}
+    return [without_chance(value) for value in data] if isinstance(data, list) else data
+
+
+def by_class(data: dict[str, Any]) -> dict[str, Any]:
+    """Panels by name: which comes first depends on chance."""
+    return {**data, "panels": {one["class"]: one for one in data["panels"]}} if "panels" in data else data
+
+
+def test_whole_weights_of_class_rows_are_repetition(build_classes):
+    p, y = draw_classes(60)
+    times = np.random.default_rng(4).integers(0, 4, 60)
+    repeated = build_classes(np.repeat(p, times, axis=0), np.repeat(y, times)).data
+    weighted = build_classes(p, y, times.astype(float)).data
+    assert_alike(numbers(without_chance(by_class(weighted))), numbers(without_chance(by_class(repeated))))
+
+
+CLASS_EDGES = {
+    "one row": ([[0.7, 0.2, 0.1]], ["a"]),
+    "two rows": ([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]], ["a", "b"]),
+    "one class alone": ([[0.7, 0.2, 0.1], [0.5, 0.4, 0.1]] * 20, ["a"] * 40),
+    "always right": ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] * 20, list("abc") * 20),
+    "always wrong": ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] * 20, list("bca") * 20),
+    "ties": ([[1 / 3, 1 / 3, 1 / 3]] * 30, list("abc") * 10),
+    "logits": ([[900.0, -900.0, 0.0], [0.0, 0.0, 1e-3]] * 10, list("ab") * 10),
+}
+
+
+@pytest.mark.parametrize("rows", CLASS_EDGES.values(), ids=CLASS_EDGES)
+def test_edges_of_class_rows_are_drawn(build_classes, rows):
+    display = build_classes(*rows, classes="abc")
+    json.dumps(display.data, allow_nan=False)
+    sketch(display)
+
+
+def test_float32_and_logits_are_drawn(build_classes):
+    p, y = draw_classes(60)
+    sketch(build_classes(p.astype(np.float32), y))
+    sketch(build_classes(np.log(p), y, kind="logit"))
+
+
+def test_huge_and_tiny_weights_of_class_rows_are_drawn(build_classes):
+    p, y = draw_classes(50)
+    display = build_classes(p, y, 10.0 ** np.linspace(-12, 12, 50))
+    json.dumps(display.data, allow_nan=False)
+    sketch(display)

@@ -3,13 +3,15 @@
     PYTHONPATH=src python tests/documents/make_golden.py
 
 Every map kind appears without a promise and with a refusal, the step map, which alone can carry one, with certificates
-too, and every calibrator once as fitted.
+too, and every calibrator once as fitted. Maps of several classes have a folder of their own, `make_class_golden.py`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -135,16 +137,20 @@ def images(calibration: Calibration) -> np.ndarray:
     return calibration.transform(scores, {"region": names, "branch": np.roll(names, 1)})
 
 
-def main() -> None:
-    folder = GOLDEN / f"v{FORMAT}"
+def write(folder: Path, documents: dict[str, Any], hexes: Callable[[Any], list[str]]) -> None:
+    """Documents that are not there yet, and the bits of what they map to."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = {name: calibration for name, calibration in documents().items() if not (folder / f"{name}.json").exists()}
+    written = {name: calibration for name, calibration in documents.items() if not (folder / f"{name}.json").exists()}
     for name, calibration in written.items():
         calibration.save(folder / f"{name}.json")
     known = folder / "images.json"
     stored = json.loads(known.read_text()) if known.exists() else {}
     stored |= {name: hexes(calibration) for name, calibration in written.items()}
     known.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+
+def main() -> None:
+    write(GOLDEN / f"v{FORMAT}", documents(), hexes)
 
 
 if __name__ == "__main__":

@@ -588,6 +588,14 @@ def test_whole_importance_weights_repeat_rows_and_promise_nothing():
 # -------------------------------------------------------------------------------------------------------- certificates
 
 
+def test_bins_that_were_cut_back_carry_no_promise_for_ever():
+    few = Tally.from_arrays(np.arange(15) / 15, [0, 1, 0] * 5)
+    with pytest.warns(CalibrantWarning, match="too few for 10 bins"):
+        cut_back = HistogramBinning(10, strategy="width").fit_tally(few)
+    assert isinstance(cut_back.certificate(bound="always-valid"), Refusal)
+    assert isinstance(cut_back.certificate(), Certificate)
+
+
 def test_where_the_bins_come_from_is_said():
     tally, table = Tally.from_arrays(*continuous(1000)), Tally.from_table([100, 200], [10, 50], edges=[0.3])
     own = HistogramBinning(4).fit_tally(tally)
@@ -600,6 +608,11 @@ def test_where_the_bins_come_from_is_said():
         assert isinstance(cal.certificate(bound="always-valid"), Refusal)
     for cal in (width, other, users):
         assert isinstance(cal.certificate(bound="always-valid"), Certificate)
+    later = {"strategy": "width"}, {"bins_from": other.bins_from}, {"strategy": "width", "points_per_bin": 50}
+    for options in later:  # the number of bins follows that of the rows, and is another one at the next look
+        cal = HistogramBinning(**options).fit_tally(tally)
+        assert isinstance(cal.certificate(bound="always-valid"), Refusal)
+        assert isinstance(cal.certificate(), Certificate)
     words = ["", "seed", "", "independent of these rows", "before these rows were seen"]
     for cal, word in zip((own, part, width, other, users), words, strict=True):
         assert word in cal.bins_.assumption

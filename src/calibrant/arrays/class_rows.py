@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.class_frames import column_name, needed_columns, rebuilt, refuse_stranger, refuse_text
+from calibrant.arrays.class_names import class_names, first_names
+from calibrant.arrays.class_spread import Spread
 from calibrant.arrays.columns import check_length, check_option, refuse_other_order
-from calibrant.arrays.errors import InputError
-from calibrant.arrays.keys import LONGEST_KEY, key_text, plain_text, read_keys
+from calibrant.arrays.errors import InputError, warn
+from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.sides import check_time, check_weights, side_column
 
 ClassKind = Literal["probability", "logit", "independent"]
 """Rows that sum to 1; any real numbers, taken through softmax; numbers in [0, 1] that each speak for themselves."""
 
-SUM_TOLERANCE = 2e-3
-"""By how much a row of probabilities may miss 1: half precision does, up to this."""
-
-BLOCK = 1 << 18
+BLOCK = 1 << 17
 """Numbers looked at in one step, so that a second look finds them in the cache."""
 
 Matrix = NDArray[Any]
@@ -37,7 +37,7 @@ class ClassRows:
     scores : ndarray of float32 or float64, shape (n, K)
         Contiguous and finite. Shares the caller's memory where that was clean.
     labels : ndarray of intp
-        Column of each row's class.
+        Column of each row's class; a label that has none, where such are allowed, comes behind the columns.
     classes : tuple of str
         Names of the classes, in the order of the columns.
     values : ndarray
@@ -76,7 +76,9 @@ class ClassRows:
     @property
     def class_mass(self) -> NDArray[np.float64]:
         """Rows, or sum of weights, of each class."""
-        return np.bincount(self.labels, self.weights, minlength=len(self.classes)).astype(np.float64)
+        return np.bincount(self.labels, self.weights, minlength=len(self.classes))[: len(self.classes)].astype(
+            np.float64
+        )
 
     def take(self, rows: NDArray[Any]) -> ClassRows:
         """Some of the rows, by index or flag."""
@@ -128,6 +130,8 @@ def check_class_rows(
     groups: object = None,
     time: object = None,
     kind: ClassKind | None = None,
+    loose: bool = False,
+    others: Sequence[str] = (),
 ) -> ClassRows:
     """Check a matrix of class scores and its labels, and whatever else describes the rows.
 
@@ -140,10 +144,15 @@ def check_class_rows(
         The class of each row, as text, whole numbers or truth values.
     classes : sequence, optional
         The labels in the order of the columns. Without it they are the columns of a frame, or the sorted values of
-        ``y`` when there are as many of them as columns; anything else is refused, since a guess could swap classes.
+        ``y`` when there are as many of them as columns; anything else is refused, since a guess could swap classes: so
+        are the columns of a frame in another order. Sorted labels are told in a note.
     kind : {"probability", "logit", "independent"}, optional
         What the scores are: guessed from their range and their sums when not given. ``"independent"`` are numbers in
         [0, 1] whose rows need not sum to 1, as one-against-the-rest models and class-wise calibrators give them.
+    loose : bool
+        Whether numbers in [0, 1] whose rows do not sum to 1 are taken for independent ones, with a note, not refused.
+    others : sequence of str, optional
+        Labels that are allowed though no column is for them, such as the inner nodes of a taxonomy.
 
     Examples
     --------
@@ -157,18 +166,26 @@ def check_class_rows(
     n, size = matrix.shape
     if n == 0:
         raise InputError("scores is empty: pass at least one row")
+    if is_matrix(y):
+        raise InputError(
+            "y has several columns: pass one label per row; of a one-hot matrix pass y.argmax(axis=1), which calls the "
+            "classes by the numbers of their columns, from 0"
+        )
     target = label_column(y, "y")
     check_length(target, "y", n)
     refuse_other_order(scores, y)
-    names, values = _classes(classes, columns, target, size)
-    labels = _codes(target, names)
+    keys = read_keys(target, "y")
+    names, values, name_notes = class_names(classes, columns, target, keys, size)
+    fix = "write them as classes= does" if classes is not None else "pass classes=, the labels in the order of columns"
+    labels = class_codes(keys, (*names, *others), fix=f"{fix}, or drop these rows")
     w, notes = (None, ()) if sample_weight is None else check_weights(sample_weight, weights, n)
     group = None if groups is None else side_column(groups, "groups", n)
     when, time_notes = (None, ()) if time is None else check_time(time, n)
-    found, kind_notes = settle_class_kind(matrix, kind)
+    known = keys.names if kind is None and classes is None and not others else columns
+    found, kind_notes, high = settle_class_kind(matrix, kind, loose, lambda: refuse_stranger(columns, known))
     rows = ClassRows(
-        without_excess(matrix, found), labels, names, values, w, w is None or weights == "counts", group, when,
-        found, () if columns == names else columns, (*kind_notes, *notes, *time_notes),
+        without_excess(matrix, found, high), labels, names, values, w, w is None or weights == "counts", group, when,
+        found, () if columns == names else columns, (*kind_notes, *name_notes, *notes, *time_notes),
     )  # fmt: skip
     if w is not None and np.count_nonzero(w) < n:
         rows = rows.take(np.flatnonzero(w != 0))
@@ -189,19 +206,28 @@ def check_class_scores(
     rebuild
         From a matrix and the names of its columns to what the caller passed: an array, or the same kind of frame.
     """
-    matrix, found = read_matrix(scores)
+    matrix, found = read_matrix(needed_columns(scores, tuple(classes), tuple(columns)))
     if matrix.shape[1] != len(classes) and not found:
         raise InputError(f"scores has {matrix.shape[1]} columns but the map has {len(classes)} classes: pass one each")
-    if found:
-        matrix = matrix[:, _places(found, tuple(classes), tuple(columns))]
-    missing = ~np.isfinite(matrix.sum(axis=1)) if matrix.size else np.zeros(len(matrix), dtype=bool)
+    missing = np.isnan(np.einsum("nk->n", matrix))
     if missing.any():
-        if np.isinf(matrix).any():
-            raise InputError("scores holds infinities: repair these rows")
+        missing = np.isnan(matrix).any(axis=1)  # infinities of either sign sum to NaN too
+    if missing.any():
         matrix = matrix.copy()
         matrix[missing] = np.nan
-    settle_class_kind(matrix[~missing] if missing.any() else matrix, kind)
-    return without_excess(np.ascontiguousarray(matrix), kind), lambda out, names: _rebuilt(scores, out, names)
+    if matrix.size and np.isinf(matrix[~missing]).any():
+        raise InputError("scores holds infinities: repair these rows")
+    high = _settle_fitted(matrix[~missing] if missing.any() else matrix, kind)
+    return without_excess(np.ascontiguousarray(matrix), kind, high), lambda out, names: rebuilt(scores, out, names)
+
+
+def check_fresh_rows(
+    scores: Any, y: Any, classes: Sequence[str], kind: ClassKind, columns: Sequence[str] = ()
+) -> ClassRows:
+    """Check rows that a promise about a fitted map is held against; columns as in :func:`check_class_scores`."""
+    refuse_other_order(scores, y)
+    matrix, _ = check_class_scores(scores, classes, kind, columns)
+    return check_class_rows(matrix, y, classes=classes, kind=kind)
 
 
 def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
@@ -220,150 +246,102 @@ def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
             np.column_stack([np.asarray(column) for column in scores.columns]) if names else np.empty((len(scores), 0))
         )
     elif hasattr(scores, "columns") and hasattr(scores, "to_numpy"):
-        names = tuple(_name(column) for column in scores.columns)
+        names = tuple(column_name(column) for column in scores.columns)
         raw = scores.to_numpy()
     try:
+        if hasattr(scores, "iloc") and raw.dtype.kind == "O":  # pandas, with missing values of its own
+            raw = scores.to_numpy(dtype=np.float64, na_value=np.nan)
         a = np.asarray(raw)
         if a.dtype.kind == "O":
             a = a.astype(np.float64)
     except (TypeError, ValueError) as error:
+        refuse_text(scores, names)
         raise InputError(f"scores cannot be read as a matrix of numbers ({error}): pass one column per class") from None
     if a.ndim != 2 or a.shape[1] < 2:
         raise InputError(
             f"scores has shape {a.shape}: pass a matrix with one row per case and one column per class, two or more"
         )
     if a.dtype.kind not in "biuf":
+        refuse_text(scores, names)
         raise InputError(f"scores holds values of type {a.dtype}: pass numbers")
     if len(set(names)) != len(names):
         raise InputError("two columns of scores have the same name: rename one of them")
     return np.ascontiguousarray(a, dtype=np.float32 if a.dtype.char in "ef" else np.float64), names
 
 
-def settle_class_kind(matrix: Matrix, kind: ClassKind | None) -> tuple[ClassKind, tuple[str, ...]]:
-    """What the scores are: as was said, when they agree with it, or as their range and their sums tell."""
-    low, high, least, most = _spread(matrix)
-    if not (np.isfinite(low) and np.isfinite(high) and np.isfinite(least) and np.isfinite(most)):
-        bad = int((~np.isfinite(matrix).all(axis=1)).argmax())
-        raise InputError(f"scores holds NaN or infinities, first in row {bad}: drop these rows or repair the scores")
-    inside = low >= 0.0 and high <= 1.0 + 1e-6
-    sums = inside and abs(least - 1.0) <= SUM_TOLERANCE and abs(most - 1.0) <= SUM_TOLERANCE
+def settle_class_kind(
+    matrix: Matrix, kind: ClassKind | None, loose: bool = False, doubt: Callable[[], None] = lambda: None
+) -> tuple[ClassKind, tuple[str, ...], float]:
+    """What the scores are: as was said, when they agree with it, or as their range and sums tell; and the largest.
+
+    ``doubt`` is asked to refuse before anything but probabilities is guessed.
+    """
+    spread = Spread.of(matrix, BLOCK)
     if kind is None:
-        if sums:
-            return "probability", ()
-        if inside and len(matrix):
-            _refuse_sums(least, most)
-        told = f'scores read as logits (from {low:.6g} to {high:.6g}): pass kind="logit" to confirm'
-        return "logit", (told,)
-    if len(matrix) and kind != "logit" and not inside:
+        if spread.probable:
+            return "probability", (), spread.high
+        doubt()
+        return *_guessed(spread, loose), spread.high
+    if kind == "logit":
+        told = 'scores look like probabilities, and are taken as logits, as kind="logit" says'
+        return kind, (told,) if spread.probable and len(matrix) > 1 else (), spread.high
+    if not spread.inside:
+        spread.refuse_percent()
         raise InputError(
-            f"scores must lie in [0, 1] to be of kind {kind!r}, but run from {low:.6g} to {high:.6g}: "
+            f"scores must lie in [0, 1] to be of kind {kind!r}, but run from {spread.low:.6g} to {spread.high:.6g}: "
             'pass kind="logit" if they are logits'
         )
-    if len(matrix) and kind == "probability" and not sums:
-        _refuse_sums(least, most)
-    return kind, ()
+    if kind == "probability" and not spread.probable:
+        spread.refuse_sums()
+    return kind, (), spread.high
 
 
-def without_excess(matrix: Matrix, kind: ClassKind) -> Matrix:
-    """Probabilities that exceed 1 by rounding, at 1."""
-    if kind == "logit" or not matrix.size or not float(np.fmax.reduce(matrix, axis=None)) > 1.0:
+def _settle_fitted(matrix: Matrix, kind: ClassKind) -> float:
+    """The largest of the scores that a map of this kind is applied to; they must be of that kind."""
+    spread = Spread.of(matrix, BLOCK)
+    if kind == "logit":
+        if spread.probable and len(matrix) > 1:
+            warn("scores look like probabilities, but the map was fitted on logits: pass logits")
+    elif not spread.inside:
+        spread.refuse_percent()
+        raise InputError(
+            f"scores must lie in [0, 1], as those of the fit do, but run from {spread.low:.6g} to {spread.high:.6g}: "
+            "pass what the map was fitted on"
+        )
+    elif kind == "probability" and not spread.probable:
+        spread.refuse_sums(fitted=True)
+    return spread.high
+
+
+def _guessed(spread: Spread, loose: bool) -> tuple[ClassKind, tuple[str, ...]]:
+    """The kind of scores that are no probabilities."""
+    if not spread.inside:
+        spread.refuse_percent()
+        told = f'scores read as logits (from {spread.low:.6g} to {spread.high:.6g}): pass kind="logit" to confirm'
+        return "logit", (told,)
+    if not loose:
+        spread.refuse_sums()
+    summed = f"rows sum to between {spread.least:.6g} and {spread.most:.6g}: each column is taken to speak for itself"
+    return "independent", (f'{summed}; pass kind="independent" to confirm',)
+
+
+def without_excess(matrix: Matrix, kind: ClassKind, high: float) -> Matrix:
+    """Probabilities of which the largest, ``high``, exceeds 1 by rounding, at 1; NaN stays."""
+    if kind == "logit" or not high > 1.0:
         return matrix
     return np.asarray(np.minimum(matrix, matrix.dtype.type(1.0)))
 
 
-def _spread(matrix: Matrix) -> tuple[float, float, float, float]:
-    """Smallest and largest score, smallest and largest sum of a row; NaN when any score is."""
-    if not matrix.size:
-        return 0.0, 0.0, 1.0, 1.0
-    step = max(BLOCK // matrix.shape[1], 1)
-    parts = []
-    for start in range(0, len(matrix), step):
-        part = matrix[start : start + step]
-        sums = part.sum(axis=1)
-        parts.append((part.min(), part.max(), sums.min(), sums.max()))
-    low, high, least, most = (np.array(each, dtype=np.float64) for each in zip(*parts, strict=True))
-    return float(low.min()), float(high.max()), float(least.min()), float(most.max())
-
-
-def _refuse_sums(least: float, most: float) -> NoReturn:
-    raise InputError(
-        f"rows of scores sum to between {least:.6g} and {most:.6g}, not to 1, and nothing is renormalised here: pass "
-        'kind="logit" if they are logits, or kind="independent" if each column speaks for itself'
-    )
-
-
-def _classes(
-    given: Sequence[Any] | None, columns: tuple[str, ...], target: NDArray[Any], size: int
-) -> tuple[tuple[str, ...], NDArray[Any]]:
-    """Names of the classes in the order of the columns, and the classes as the caller writes them."""
-    keys = read_keys(target, "y")
-    if given is not None:
-        listed = list(given)
-        if len(listed) != size:
-            raise InputError(f"classes has {len(listed)} entries but scores has {size} columns: pass one per column")
-    elif columns:
-        listed = list(columns)
-    elif len(keys.names) == size:
-        distinct = {key_text(value, "y"): value for value in np.unique(target).tolist()}
-        listed = list(distinct.values())
-    else:
-        example = f"range({size})" if target.dtype.kind in "iu" else "[...]"
-        raise InputError(
-            f"y has {len(keys.names)} classes but scores has {size} columns: pass classes={example}, the labels in the "
-            "order of the columns"
-        )
-    names = tuple(key_text(value, "classes") or "" for value in listed)
-    if len(set(names)) != size or not all(name and len(name) <= LONGEST_KEY and plain_text(name) for name in names):
-        raise InputError("classes must be distinct and not empty: text, whole numbers or truth values")
-    return names, _as_written(listed, target)
-
-
-def _as_written(listed: list[Any], target: NDArray[Any]) -> NDArray[Any]:
-    """The classes in the type of the labels, where that can hold them."""
-    if target.dtype.kind in "iub" and all(isinstance(value, int | np.integer | np.bool_) for value in listed):
-        return np.array(listed)
-    if target.dtype.kind in "iu" and all(str(value).lstrip("-").isdigit() for value in listed):
-        return np.array([int(value) for value in listed])
-    values = np.array(listed, dtype=object)
-    return values.astype(str) if all(isinstance(value, str) for value in listed) else values
-
-
-def _codes(target: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.intp]:
-    keys = read_keys(target, "y")
+def class_codes(keys: Keys, names: tuple[str, ...], name: str = "y", fix: str = "drop these rows") -> NDArray[np.intp]:
+    """Column of each row's class; a class that is not among the names is refused, and so is none."""
     unknown = sorted(set(keys.names) - set(names))
     if unknown:
-        shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-        raise InputError(f"y has the class {unknown[0]!r}, which no column of scores is for: the classes are {shown}")
+        raise InputError(
+            f"{name} has the class {unknown[0]!r}, which no column of scores is for (classes are "
+            f"{first_names(names)}): {fix}"
+        )
     codes = keys.among(names)
     if (codes < 0).any():
-        raise InputError(f"y has no class in row {int((codes < 0).argmax())}: drop rows without a label")
+        bad = int((codes < 0).reshape(len(codes), -1).any(axis=1).argmax())
+        raise InputError(f"{name} has no class in row {bad}: drop rows without a label")
     return codes
-
-
-def _places(found: tuple[str, ...], classes: tuple[str, ...], columns: tuple[str, ...]) -> list[int]:
-    """Where each class is among the columns of a frame: by its name, or by the name that it had at fit."""
-    for wanted in (classes, columns):
-        if wanted and set(wanted) <= set(found):
-            return [found.index(name) for name in wanted]
-    missing = [name for name in (columns or classes) if name not in found]
-    raise InputError(
-        f"scores has no column {missing[0]!r}: its columns are {', '.join(map(repr, found[:5]))}; rename them as the "
-        "classes, or pass an array in the order of the classes"
-    )
-
-
-def _name(column: Any) -> str:
-    text = key_text(column, "columns of scores")
-    if text is None:
-        raise InputError("a column of scores has no name: name the columns as the classes")
-    return text
-
-
-def _rebuilt(like: Any, out: Matrix, names: Sequence[str]) -> Any:
-    if hasattr(like, "column_names"):  # pyarrow
-        return type(like).from_pydict({name: out[:, j] for j, name in enumerate(names)})
-    if hasattr(like, "columns") and hasattr(like, "index"):  # pandas
-        return type(like)(out, columns=list(names), index=like.index)
-    if hasattr(like, "columns"):  # polars
-        return type(like)({name: out[:, j] for j, name in enumerate(names)})
-    return out

@@ -32,6 +32,11 @@ def read_column(values: object, name: str) -> NDArray[Any]:
         raise InputError(
             f"{name} has shape {a.shape}: pass one column; of a predict_proba matrix pass column 1, the positive class"
         )
+    if a.ndim == 2 and name == "scores":
+        raise InputError(
+            f"scores has shape {a.shape}: pass one column; for several classes use calibrate(scores, y), Reduction, "
+            "TopLabelHistogramBinning or metrics.class_ece"
+        )
     if a.ndim != 1:
         raise InputError(f"{name} has shape {a.shape}: pass one column, that is a 1d array with one value per row")
     # numpy's variable-width strings carry their own missing value; as objects they take the same road as all other text
@@ -146,8 +151,12 @@ def score_and_label(y: object, score: str | None, label: str | None) -> tuple[st
         return None
     if y is not None:
         raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
-    if score is None or label is None:
-        raise InputError("a frame needs both score= and label=, the names of its columns")
+    if score is None or label is None or not isinstance(score, str):
+        several = f"frame[[...]] and the labels as frame[{label or '...'!r}]"
+        raise InputError(
+            "a frame needs both score= and label=, the names of its columns, one each; of several classes pass the "
+            f"columns as {several}"
+        )
     return score, label
 
 

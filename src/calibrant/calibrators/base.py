@@ -138,6 +138,14 @@ class BinaryCalibrator(BaseEstimator):
 
     def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[str, ...]) -> Self:
         check_option("sampling", sampling, get_args(Sampling))
+        self._fit_part(tally, notes)
+        self.ranking_ = Ranking.of(self.map_, tally)
+        self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._state())
+        self.n_features_in_ = 1
+        return self
+
+    def _fit_part(self, tally: Tally, notes: tuple[str, ...] = ()) -> Self:
+        """The map and its notes alone: what a calibrator of many binary problems needs of each."""
         if tally.resolution not in self._accepts:
             raise InputError(
                 f"{type(self).__name__} cannot work from a tally of resolution {tally.resolution!r}: "
@@ -148,9 +156,6 @@ class BinaryCalibrator(BaseEstimator):
         seen = self._seen(tally)
         self.notes_ = (*notes, *_too_few(self._rich_as, seen))
         self.map_ = self._fit_map(seen)
-        self.ranking_ = Ranking.of(self.map_, tally)
-        self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._state())
-        self.n_features_in_ = 1
         return self
 
     def _seen(self, tally: Tally) -> Tally:

@@ -88,6 +88,7 @@ class HistogramBinning(BinaryCalibrator):
     -----
     Guarantee: ``certificate(alpha)`` holds for every distribution of independent rows, ties and atoms included; see
     ``docs/certificates/``. Bins may come out in another order than the scores: pooling them would void the promise.
+    With ``bound="always-valid"`` pass ``n_bins``: a number of bins that follows from the rows changes as they arrive.
     Cost: one sort (exact) or one pass (grid), then O(cells).
 
     Examples
@@ -148,10 +149,11 @@ class HistogramBinning(BinaryCalibrator):
             return self._fixed(tally, tally.edges, "your own table", CHOSEN_BEFORE)
         count = self._count(tally)
         if self.strategy == "width":
-            return self._fixed(tally, width_edges(tally, count), "equal widths")
+            return self._fixed(tally, width_edges(tally, count), "equal widths", fixed=count == self.n_bins)
         if isinstance(self.bins_from, Tally):
             edges = mass_edges(self.bins_from, count, tally.total)
-            return self._fixed(tally, edges, "equal masses of another tally", OTHER_ROWS)
+            stays = count == self.n_bins and np.array_equal(edges, mass_edges(self.bins_from, count, np.inf))
+            return self._fixed(tally, edges, "equal masses of another tally", OTHER_ROWS, fixed=stays)
         if not tally.counts:
             return self._fixed(tally, mass_edges(tally, count, np.inf), "equal weights")
         return self._from_part(tally, count) if self.bins_from == "part" else self._from_own_rows(tally, count)

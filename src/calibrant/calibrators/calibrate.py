@@ -1,4 +1,4 @@
-"""One line to calibrate: for all rows, by segment, or by the source of the scores."""
+"""One line to calibrate: for all rows, by segment, by the source of the scores, or of several classes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError, Kind
+from calibrant.arrays.class_rows import ClassKind, is_matrix
 from calibrant.arrays.columns import refuse_names
-from calibrant.calibrators.base import BinaryCalibrator, refuse_places
+from calibrant.calibrators.base import refuse_places
+from calibrant.calibrators.class_select import ClassAutoCalibrator
 from calibrant.calibrators.losses import Loss
 from calibrant.calibrators.segments import How, SegmentCalibrator
 from calibrant.calibrators.select import AutoCalibrator
@@ -26,7 +28,7 @@ def calibrate(
     by: Any = None,
     source: Any = None,
     mode: How = "shrink",
-    candidates: Sequence[str | BinaryCalibrator] | None = None,
+    candidates: Sequence[Any] | None = None,
     loss: Loss = "log",
     cv: int = 5,
     guarantee: tuple[float, float] | None = None,
@@ -37,7 +39,8 @@ def calibrate(
     groups: ArrayLike | str | None = None,
     time: ArrayLike | str | None = None,
     positive: Any = None,
-    kind: Kind | None = None,
+    classes: Sequence[Any] | None = None,
+    kind: Kind | ClassKind | None = None,
     sampling: Sampling = "independent",
 ) -> Any:
     r"""The fitted :class:`AutoCalibrator`: what it chose, what that is worth on unseen rows, and the map.
@@ -50,6 +53,9 @@ def calibrate(
     be off from it. With ``source``, scores of different origin (``mode="separate"`` of ``by``): a map for each, chosen
     on its own rows, and no probability for a source with too few of them.
 
+    For a matrix of scores, one column per class, a :class:`~calibrant.calibrators.class_select.ClassAutoCalibrator`
+    instead; ``classes`` are the labels in the order of the columns, where they cannot be told from ``y`` or a frame.
+
     Examples
     --------
     >>> import numpy as np
@@ -59,9 +65,22 @@ def calibrate(
     >>> print("\n".join(str(cal).splitlines()[:2]))
     AutoCalibrator() fitted to 3,000 probability scores with 846 events
       Keep your model as it is: nothing that was tried is reliably better.
+    >>> sharp = rng.dirichlet([1, 1, 1], 3000)
+    >>> calm = sharp**0.5 / (sharp**0.5).sum(axis=1, keepdims=True)
+    >>> cal = calibrate(sharp, [rng.choice(["cat", "dog", "fox"], p=row) for row in calm])
+    >>> cal.choice_, cal.transform([[0.8, 0.1, 0.1]]).round(2).tolist()
+    ('vector', [[0.6, 0.19, 0.21]])
     """
     if by is None and mode != "shrink" and not (source is not None and mode == "separate"):
         raise InputError(f"mode={mode!r} is about segments: pass them as by")
+    if score is None and label is None and is_matrix(scores):
+        refused = {"by": by, "source": source, "guarantee": guarantee, "positive": positive}
+        _refuse_of_classes({name: value for name, value in refused.items() if value is not None})
+        chooser = ClassAutoCalibrator(candidates, loss=loss, cv=cv, random_state=random_state)
+        sides: dict[str, Any] = {"weights": weights, "groups": groups, "time": time, "kind": kind, "sampling": sampling}
+        return chooser.fit(scores, **{"y": y, "sample_weight": sample_weight, "classes": classes, **sides})
+    if classes is not None:
+        raise InputError("classes are for a matrix with one column per class: pass that, or leave them out")
     cal = AutoCalibrator(candidates, loss=loss, cv=cv, guarantee=guarantee, random_state=random_state)
     given = {"score": score, "label": label, "positive": positive, "kind": kind, "groups": groups, "time": time}
     if isinstance(scores, Tally):
@@ -85,6 +104,17 @@ def calibrate(
     known = {name: given[name] for name in ("score", "label", "positive", "kind")}
     where = by if source is None else _named(source, in_frame=score is not None)
     return segmented.fit(scores, y, where, sample_weight, weights=weights, sampling=sampling, **known)
+
+
+def _refuse_of_classes(given: Mapping[str, Any]) -> None:
+    """What a matrix of classes cannot be combined with."""
+    instead = {
+        "guarantee": "use TopLabelHistogramBinning or ClassWiseHistogramBinning for a promise about several classes",
+        "positive": "pass classes, the labels in the order of the columns",
+    }
+    for name in given:
+        way = instead.get(name, "calibrate each part of the rows by itself")
+        raise InputError(f"{name} cannot be combined with a matrix of scores of several classes: {way}")
 
 
 def _promised(cal: AutoCalibrator) -> AutoCalibrator:

@@ -215,8 +215,8 @@ def select(
     place = {each.name: column for column, each in enumerate(tried)}
     last = None if blended is None else place[blended.name]
     best = first if flat is None else choose(flat, range(first, len(tried)), loss, last)
-    lines = tuple(_line(each, flat, place.get(each.name), best, each.why_not(facts)) for each in runs)
-    nested = _estimates(crossed.nested(lambda seen, losses: _choice(tried, first, seen, losses, loss, last)), loss)
+    lines = tuple(compared(each.name, flat, place.get(each.name), best, each.why_not(facts)) for each in runs)
+    nested = estimates(crossed.nested(lambda seen, losses: _choice(tried, first, seen, losses, loss, last)), loss)
     chosen = tried[best]
     weights = _kept_weights(chosen, crossed.weights) if isinstance(chosen, Blend) else {}
     return Selection(chosen, weights, Comparison(loss, tried[0].name, lines), *nested)
@@ -263,14 +263,15 @@ def _kept_weights(blend: Blend, weights: Floats) -> dict[str, float]:
     return {each.name: float(share) for each, share in zip(blend.parts, shares, strict=True) if share > 0.0}
 
 
-def _line(candidate: Candidate | Blend, flat: Losses | None, column: int | None, best: int, why_not: str) -> Compared:
+def compared(name: str, flat: Losses | None, column: int | None, best: int, why_not: str) -> Compared:
+    """One line of a comparison; ``column`` is the candidate's among the losses, None where it was not tried."""
     nan = float("nan")
     if column is None or flat is None:
         outcome = why_not or ("chosen: there is nothing to compare" if column == best else "nothing to compare")
-        return Compared(candidate.name, nan, nan, nan, nan, outcome, column == best)
+        return Compared(name, nan, nan, nan, nan, outcome, column == best)
     change, spread = flat.difference(column, 0)
     ends = (change, change - flat.reach * spread, change + flat.reach * spread) if column else (nan, nan, nan)
-    return Compared(candidate.name, float(flat.means[column]), *ends, _outcome(flat, column, best), column == best)
+    return Compared(name, float(flat.means[column]), *ends, _outcome(flat, column, best), column == best)
 
 
 def _outcome(flat: Losses, column: int, best: int) -> str:
@@ -282,7 +283,8 @@ def _outcome(flat: Losses, column: int, best: int) -> str:
     return "not told apart"
 
 
-def _estimates(nested: Losses | None, loss: Loss) -> tuple[Estimate, Estimate, Estimate]:
+def estimates(nested: Losses | None, loss: Loss) -> tuple[Estimate, Estimate, Estimate]:
+    """Losses before and after, and the change; of two columns, the reference and what was chosen."""
     name = NAMES[loss]
     if nested is None:
         reason = ("too few parts of the rows to fit to some and judge on others",)

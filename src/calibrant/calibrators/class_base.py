@@ -5,9 +5,9 @@ A calibrator implements :meth:`ClassCalibrator._fit_classes`, from checked rows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,15 +15,30 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError
+from calibrant.arrays.class_names import first_names
 from calibrant.arrays.class_rows import ClassKind, ClassRows, check_class_rows
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.errors import warn
 from calibrant.calibrators.base import DEFAULT_ALPHA
 from calibrant.export.class_document import ClassCalibration
-from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Mode, Refusal
+from calibrant.guarantees.certificates import Bound, Mode, Refusal
 from calibrant.guarantees.class_promise import ClassPromise
 from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import ClassProvenance, Sampling, State
 from calibrant.maps import ClassMap
+from calibrant.maps.classes import top_labels
+
+if TYPE_CHECKING:
+    import onnx
+
+    from calibrant.export.onnx import Precision
+    from calibrant.export.proof import Proof
+
+
+IMPOSSIBLE_OF_CLASSES = (
+    "no distribution-free guarantee is possible for an injective map, however many rows it is fitted on "
+    "(Gupta 2023, Theorem 3.3): use TopLabelHistogramBinning or ClassWiseHistogramBinning if you need a certificate"
+)
 
 
 class ClassCalibrator(BaseEstimator):
@@ -74,11 +89,22 @@ class ClassCalibrator(BaseEstimator):
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         if y is None:
-            raise InputError("y is missing: pass the labels, as in fit(scores, y)")
-        rows = check_class_rows(
+            raise InputError("y is missing: pass the labels, as in fit(scores, y) or calibrate(scores, y)")
+        if isinstance(y, str):
+            raise InputError(
+                f"y={y!r} looks like the name of a column: pass the columns of the classes as frame[[...]] and the "
+                f"labels as frame[{y!r}]"
+            )
+        rows = self._checked_rows(
             scores, y, sample_weight, classes=classes, weights=weights, groups=groups, time=time, kind=kind
         )
-        return self._fit_rows(rows, sampling)
+        self._fit_rows(rows, sampling)
+        _warn_of_order(rows)
+        return self
+
+    def _checked_rows(self, scores: Any, y: Any, sample_weight: Any, **options: Any) -> ClassRows:
+        """The rows; a calibrator says here which labels it takes beside the classes."""
+        return check_class_rows(scores, y, sample_weight, **options)
 
     def _fit_rows(self, rows: ClassRows, sampling: Sampling = "independent") -> Self:
         self.classes_ = rows.values
@@ -142,11 +168,36 @@ class ClassCalibrator(BaseEstimator):
         return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> ClassPromise | Refusal:
-        return Refusal(IMPOSSIBLE)
+        return Refusal(IMPOSSIBLE_OF_CLASSES)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
         self.calibration_.save(path)
+
+    def to_sql(
+        self, columns: Mapping[str, str] | Sequence[str] | None = None, dialect: str = "duckdb"
+    ) -> dict[str, str]:
+        """One SQL expression for each column that comes out; see :meth:`ClassCalibration.to_sql`."""
+        return self.calibration_.to_sql(columns, dialect)
+
+    def export_sql(
+        self,
+        path: str | PathLike[str],
+        columns: Mapping[str, str] | Sequence[str] | None = None,
+        dialect: str = "duckdb",
+        *,
+        connection: Any = None,
+    ) -> Proof:
+        """Write the expressions with their proof; see :meth:`ClassCalibration.export_sql`."""
+        return self.calibration_.export_sql(path, columns, dialect, connection=connection)
+
+    def to_onnx(self, dtype: Precision = "float32") -> onnx.ModelProto:
+        """The map as an ONNX model with its proof; see :meth:`ClassCalibration.to_onnx`."""
+        return self.calibration_.to_onnx(dtype)
+
+    def export_onnx(self, path: str | PathLike[str], dtype: Precision = "float32") -> Proof:
+        """Write the ONNX model with its proof; see :meth:`ClassCalibration.export_onnx`."""
+        return self.calibration_.export_onnx(path, dtype)
 
     def __str__(self) -> str:
         """What was fitted, to what, and what is promised."""
@@ -177,5 +228,28 @@ def _absent(rows: ClassRows) -> tuple[str, ...]:
     names = [name for name, mass in zip(rows.classes, rows.class_mass, strict=True) if not mass > 0]
     if not names:
         return ()
-    shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-    return (f"no row has the class {shown}: nothing can be learned about {'it' if len(names) == 1 else 'them'}",)
+    them = "it" if len(names) == 1 else "them"
+    return (f"no row has the class {first_names(names)}: nothing can be learned about {them}",)
+
+
+def _warn_of_order(rows: ClassRows) -> None:
+    """Warn where the largest score is right clearly less often than one that knows nothing of the row would be.
+
+    That one draws a class by the shares in which the largest scores name them, so that a model which names a rare class
+    too often is no reason to warn. Four standard errors; columns of which only some are swapped are rarely seen.
+    """
+    size = len(rows.classes)
+    kept = rows.labels < size  # labels beside the classes, as inner nodes of a taxonomy, are no largest score
+    mass, labels, top = rows.mass[kept], rows.labels[kept], top_labels(rows.scores, 1)[kept, 0]
+    total = float(mass.sum())
+    if not total > 0.0:
+        return
+    named, true = (np.bincount(each, mass, size) / total for each in (top, labels))
+    chance = float(np.einsum("k,k->", named, true))
+    right = float(mass[top == labels].sum()) / total
+    n = total if rows.counts else total**2 / float(np.square(mass).sum())
+    if chance - right > 4.0 * np.sqrt(chance * (1.0 - chance) / n):
+        warn(
+            f"the largest score names the right class in only {100 * right:.3g} % of the rows, and chance in "
+            f"{100 * chance:.3g} %: are the columns in the order of classes?"
+        )

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.displays import style
+from calibrant.displays.panels import panel_below
 from calibrant.displays.rates import (
     Points,
     Series,
@@ -207,7 +208,7 @@ class ReliabilityDisplay:
     def caption(self) -> str:
         """What the picture shows, in words."""
         first = self.series[0]
-        head = f"{_plural(int(first.rows), 'row')}, {_plural(int(first.events), 'event')}"
+        head = f"{style.plural(int(first.rows), 'row')}, {style.plural(int(first.events), 'event')}"
         if not first.counted:
             head = f"Weights of {first.rows:,.6g}, of events {first.events:,.6g}"
         head += f" ({style.percent(first.events / first.rows, 3)})."
@@ -224,7 +225,9 @@ class ReliabilityDisplay:
     def _shown(self, one: Series) -> Points:
         return one.bins if self.curve == "bins" and one.bins is not None else one.cells
 
-    def _layout(self) -> Layout:
+    @property
+    def layout(self) -> Layout:
+        """How probabilities are laid out on both axes."""
         if self.axes == "linear":
             return Linear()
         shown = [one.cells for one in self.series] + [one.bins for one in self.series if one.bins is not None]
@@ -242,8 +245,18 @@ class ReliabilityDisplay:
         """Draw on ``ax``, or on a new figure; the counts get the lower fifth of the axes' place."""
         ax = style.new_axes(ax, (5.4, 6.2))
         self.ax_, self.figure_ = ax, style.figure_of(ax)
-        self.counts_ax_ = _panel_below(ax)
-        layout = self._layout()
+        self.counts_ax_ = panel_below(ax)
+        layout = self.layout
+        drawn = self.draw_curves(ax, layout)
+        ax.set_ylabel("Event rate")
+        ax.tick_params(axis="x", labelbottom=False)
+        self._draw_counts(layout)
+        style.caption(ax, "Reliability", self.caption)
+        style.place_legend(ax, drawn)
+        return self
+
+    def draw_curves(self, ax: Axes, layout: Layout) -> list[tuple[Floats, Floats]]:
+        """Diagonal, grey and curves alone, without words; returns the points that a legend must not cover."""
         layout.set(ax, "x")
         layout.set(ax, "y")
         ends = np.array(layout.limits)
@@ -253,12 +266,7 @@ class ReliabilityDisplay:
         drawn = [style.along(layout, ends, ends)]
         for place, one in enumerate(self.series):
             drawn += self._draw_series(ax, layout, place, one)
-        ax.set_ylabel("Event rate")
-        ax.tick_params(axis="x", labelbottom=False)
-        self._draw_counts(layout)
-        style.caption(ax, "Reliability", self.caption)
-        style.place_legend(ax, drawn)
-        return self
+        return drawn
 
     def _draw_series(self, ax: Axes, layout: Layout, place: int, one: Series) -> list[tuple[Floats, Floats]]:
         last = place == len(self.series) - 1
@@ -329,18 +337,6 @@ class ReliabilityDisplay:
         return layout.inverse(edges), np.asarray(events, dtype=np.float64), np.maximum(rows - events, 0.0)
 
 
-def _panel_below(ax: Axes) -> Axes:
-    """Axes for the counts in the lower part of the place that ``ax`` had."""
-    figure, place = style.figure_of(ax), ax.get_subplotspec()
-    if place is not None:
-        parts = place.subgridspec(2, 1, height_ratios=(4.2, 1.0), hspace=0.0)
-        ax.set_subplotspec(parts[0])
-        return figure.add_subplot(parts[1], sharex=ax)
-    box = ax.get_position(original=True)
-    ax.set_position((box.x0, box.y0 + 0.24 * box.height, box.width, 0.76 * box.height))
-    return figure.add_axes((box.x0, box.y0, box.width, 0.17 * box.height), sharex=ax)
-
-
 def _draw_band(ax: Axes, points: Points, label: str, as_bars: Layout | None) -> None:
     """The grey: an area, or, in a layout, a bar at each score as broad as there is room for."""
     if as_bars is None:
@@ -365,7 +361,3 @@ def _draw_markers(ax: Axes, points: Points, colour: str, marker: str, label: str
         edgecolors="white",
         linewidths=0.6,
     )
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -242,14 +242,15 @@ def settle(ax: Axes) -> None:
         engine.execute(figure)
 
 
-def caption(ax: Axes, title: str, text: str) -> None:
-    """Title and a smaller caption above the axes, both flush left and the caption wrapped to their width."""
+def caption(ax: Axes, title: str, text: str, others: Sequence[Axes] = ()) -> None:
+    """Title and a smaller caption above the axes, both flush left and the caption wrapped to their width.
+
+    On a figure without a layout that makes room for words, the axes and the ``others`` of the picture make it.
+    """
     settle(ax)
     points = small_points()
-    letters = max(int(width_in_points(ax) / (0.53 * points)), 24)
-    lines = [line for part in text.splitlines() for line in textwrap.wrap(part, letters)]
-    ax.annotate(
-        "\n".join(lines),
+    note = ax.annotate(
+        "",
         (0.0, 1.0),
         (0.0, 5.0),
         xycoords="axes fraction",
@@ -258,11 +259,71 @@ def caption(ax: Axes, title: str, text: str) -> None:
         fontsize="small",
         linespacing=1.25,
     )
-    ax.set_title(title, loc="left", pad=10.0 + 1.3 * points * len(lines), fontweight="bold")
+    text = text.replace(" %", "\u00a0%")  # a number and its percent sign stay on one line
+    lines: list[str] = []
+    for letters in range(max(int(width_in_points(ax) / (0.45 * points)), 24), 23, -2):
+        lines = [line for part in text.splitlines() for line in textwrap.wrap(part, letters)]
+        note.set_text("\n".join(lines))
+        if note.get_window_extent().width <= ax.bbox.width:
+            break
+    head = ax.set_title(title, loc="left", pad=10.0 + 1.3 * points * len(lines), fontweight="bold")
+    _lower(head.get_window_extent().y1, (ax, *others))
 
 
-def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> None:
-    """Legend where it covers least of the points in ``drawn``; all other parts of the picture must be there already."""
+def _lower(top: float, axes: Sequence[Axes]) -> None:
+    """Press axes together from above until what reaches up to ``top`` is on the canvas, where no layout does it."""
+    figure = figure_of(axes[0])
+    over = (top + 3.0 - figure.bbox.y1) / figure.bbox.height
+    if over <= 0.0 or figure.canvas.figure.get_layout_engine() is not None:
+        return
+    boxes = [one.get_position(original=True) for one in axes]
+    low, high = min(box.y0 for box in boxes), max(box.y1 for box in boxes)
+    share = max(1.0 - over / (high - low), 0.3)
+    for one, box in zip(axes, boxes, strict=True):
+        one.set_position((box.x0, low + share * (box.y0 - low), box.width, share * box.height))
+        one.set_in_layout(True)  # a layout that the user asks for later still finds it
+
+
+def legend_under(ax: Axes, rows: int) -> None:
+    """Legend in two columns under ``rows`` rows at 0, 1, ... from the top; the rows move up to make room for it."""
+    settle(ax)
+    ax.set_ylim(rows - 0.4, -0.6)
+    for columns, size in ((2, "small"), (2, "x-small"), (1, "x-small")):
+        legend = ax.legend(
+            *_in_order(ax), loc="lower left", ncols=columns, fontsize=size, frameon=False, borderaxespad=0.2
+        )
+        legend.set_in_layout(False)
+        if legend.get_window_extent().width <= ax.bbox.width:
+            break
+    share = min((legend.get_window_extent().height + 6.0) / ax.bbox.height, 0.6)
+    ax.set_ylim(-0.6 + rows / (1.0 - share) + 0.2, -0.6)
+
+
+def percent_axis(
+    ax: Axes, which: Literal["x", "y"], low: float, high: float, *, stretch: float = 1.0, room: float = 0.04
+) -> None:
+    """Part of a linear axis of probabilities, with as many round percentages from low to high as there is room for.
+
+    The axis ends at ``stretch`` times its length, with ``room`` on both sides, as a share of it.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    end = low + stretch * (high - low)
+    spare = room * (end - low)
+    for count in (5, 4, 3, 2, 1):
+        ticks = np.asarray(MaxNLocator(nbins=count, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
+        ticks = ticks[(ticks >= low - spare) & (ticks <= high + spare)]
+        if _fit(ax, which, ticks, ticks / (end - low + 2.0 * spare)):
+            break
+    _set_ticks(ax, which, ticks)
+    getattr(ax, f"set_{which}lim")(low - spare, end + spare)
+
+
+def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]], *, above: bool = False) -> None:
+    """Legend where it covers least of the points in ``drawn``; all other parts of the picture must be there already.
+
+    With ``above``, a linear axis grows upwards where every place covers some, and the legend goes over all points.
+    """
     settle(ax)
     size = "small" if width_in_points(ax) >= NARROW else "x-small"
     legend = ax.legend(
@@ -279,6 +340,11 @@ def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -
         inside = (points >= [box.x0, box.y0]) & (points <= [box.x1, box.y1])
         covered.append((int(inside.all(axis=1).sum()), turn))
     legend.set_loc(PLACES[min(covered)[1]])
+    if above and min(covered)[0]:
+        legend.set_loc("upper left")
+        share = min((legend.get_window_extent().height + 12.0) / ax.bbox.height, 0.6)
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, low + (high - low) / (1.0 - share))
 
 
 def _in_order(ax: Axes) -> tuple[list[Any], list[str]]:
@@ -302,3 +368,23 @@ def along(layout: Layout, x: Floats, y: Floats, per_piece: int = 12) -> tuple[Fl
     at = np.linspace(0, len(u) - 1, per_piece * min(len(u), 200))
     steps = np.arange(len(u))
     return layout.inverse(np.interp(at, steps, u)), layout.inverse(np.interp(at, steps, v))
+
+
+def plural(number: int, noun: str, ending: str = "s") -> str:
+    """A number and what it counts."""
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
+
+
+def some_of(noun: str, shown: int, unseen: int) -> str:
+    """A label, with how many of all are shown where some are not."""
+    return f"{noun} ({shown:,} of {shown + unseen:,} shown)" if unseen else noun
+
+
+def amount(n: float, counted: bool) -> str:
+    """How many rows, or how much weight."""
+    return plural(round(n), "row") if counted else f"Weights of {n:,.6g}"
+
+
+def short(name: str, most: int = 24) -> str:
+    """A name that fits beside an axis."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -18,8 +18,11 @@ from calibrant.arrays import Kind
 from calibrant.arrays.class_rows import ClassKind
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.guarantees.class_certificates import ClassCertificate
+from calibrant.guarantees.path_certificate import PathCertificate
 from calibrant.guarantees.provenance import ClassProvenance, Provenance, Sampling, Weighting
-from calibrant.maps import KINDS, Axis, ClassAxis, Map
+from calibrant.guarantees.simplex_certificate import SimplexCertificate
+from calibrant.maps import KINDS, Axis, ClassAxis, Map, PathMap, SimplexBinsMap, SimplexScheme
 
 FORMAT = 1
 """Version of the document. Readers for every earlier number stay for ever."""
@@ -31,6 +34,9 @@ OTHERS: dict[str, type[Any]] = {
     "refusal": Refusal,
     "provenance": Provenance,
     "class-provenance": ClassProvenance,
+    "class-certificate": ClassCertificate,
+    "simplex-certificate": SimplexCertificate,
+    "path-certificate": PathCertificate,
 }
 """What a document may hold beside maps, by the name that it goes by there."""
 
@@ -143,12 +149,18 @@ _TYPES: dict[str, Callable[[Any, int], Any]] = {
     "Axis": _one_of(get_args(Axis)),
     "ClassKind": _one_of(get_args(ClassKind)),
     "ClassAxis": _one_of(get_args(ClassAxis)),
+    "SimplexScheme": _one_of(get_args(SimplexScheme)),
+    "PathMap": lambda value, depth: decode(value, {PathMap.kind: PathMap}, depth + 1),
+    "SimplexBinsMap": lambda value, depth: decode(value, {SimplexBinsMap.kind: SimplexBinsMap}, depth + 1),
     "bool": lambda value, depth: _flag(value),
     "Floats": lambda value, depth: np.array([_number(item, depth) for item in _listed(value)], dtype=np.float64),
     "Ints": lambda value, depth: np.array([_whole(item, depth) for item in _listed(value)], dtype=np.int64),
     "Flags": lambda value, depth: np.array([_flag(item) for item in _listed(value)], dtype=bool),
     "tuple[str, ...]": lambda value, depth: tuple(_word(item, depth) for item in _listed(value)),
     "Map | None": lambda value, depth: None if value is None else decode(value, KINDS, depth + 1),
+    "tuple[Certificate, ...]": lambda value, depth: tuple(
+        decode(item, {"certificate": Certificate}, depth + 1) for item in _listed(value)
+    ),
     "tuple[Map, ...]": lambda value, depth: tuple(decode(item, KINDS, depth + 1) for item in _listed(value)),
 }
 

@@ -161,9 +161,9 @@ class Calibration:
         self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
     ) -> Proof:
         """Write :meth:`to_onnx` to ``path``; it is not written if a result is off."""
-        from calibrant.export.proven import write_onnx
+        from calibrant.export.proven import write_model
 
-        return write_onnx(self.map, self.to_json(), path, dtype, shape)
+        return write_model(self.to_onnx(dtype, shape=shape), path)
 
     def to_json(self) -> str:
         """The document as text; numbers survive bit for bit."""

@@ -8,7 +8,7 @@ table by bisection without branches: four nodes for each doubling of the number 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -115,11 +115,16 @@ class Graph:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], onnx.TensorProto] = {}
         self.dtype = self.precision = np.dtype(dtype)
 
-    def add(self, op: str, *inputs: str | float, output: str = "", **attributes: Any) -> str:
-        """Name of the result of one more node; numbers among its inputs become constants of the precision."""
+    def add(self, op: str, *inputs: str | float, output: str = "", skipped: int = 0, **attributes: Any) -> str:
+        """Name of the result of one more node; numbers among its inputs become constants of the precision.
+
+        ``skipped`` says how many results of the node come before the one that is wanted.
+        """
         names = [x if isinstance(x, str) else self.constant(np.array(x, self.precision)) for x in inputs]
         output = output or fresh_name(f"{op}_{len(self._nodes)}", self._columns)
-        self._nodes.append(self._onnx.helper.make_node(op, names, [output], **attributes))
+        self._nodes.append(
+            self._onnx.helper.make_node(op, names, [*(f"{output}_{j}" for j in range(skipped)), output], **attributes)
+        )
         return output
 
     def constant(self, array: NDArray[Any]) -> str:
@@ -170,14 +175,20 @@ class Graph:
 
     def model(self, about: str, shape: Shape | None) -> onnx.ModelProto:
         """The finished model."""
+        element = self._onnx.helper.np_dtype_to_tensor_dtype(self.dtype)
+        groups = dict.fromkeys(self._columns, (self._onnx.TensorProto.STRING, shape))
+        return self.finished(about, {INPUT: (element, shape), **groups}, {OUTPUT: (element, shape)})
+
+    def finished(
+        self, about: str, inputs: Mapping[str, tuple[int, Any]], outputs: Mapping[str, tuple[int, Any]]
+    ) -> onnx.ModelProto:
+        """The model of these inputs and outputs, each with its type and shape."""
         helper = self._onnx.helper
-        element = helper.np_dtype_to_tensor_dtype(self.dtype)
-        score, calibrated = (helper.make_tensor_value_info(name, element, shape) for name in (INPUT, OUTPUT))
-        text = self._onnx.TensorProto.STRING
-        groups = [helper.make_tensor_value_info(name, text, shape) for name in self._columns]
-        constants = list(self._constants.values())
-        graph = helper.make_graph(self._nodes, "calibrant", [score, *groups], [calibrated], constants)
-        opsets = [("", OPSET), (ML, ML_OPSET)][: 2 if groups else 1]
+        given, told = (
+            [helper.make_tensor_value_info(name, *each) for name, each in sort.items()] for sort in (inputs, outputs)
+        )
+        graph = helper.make_graph(self._nodes, "calibrant", given, told, list(self._constants.values()))
+        opsets = [("", OPSET), (ML, ML_OPSET)][: 2 if self._columns else 1]
         model: onnx.ModelProto = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid(*opset) for opset in opsets],
@@ -224,7 +235,7 @@ def _(map_: PiecewiseLinearMap, graph: Graph, x: str) -> str:
 @_lower.register
 def _(map_: LogitAffineMap, graph: Graph, x: str) -> str:
     x = _axis(map_, graph, graph.widened(x))
-    return _expit(graph, graph.add("Add", graph.add("Mul", x, map_.slope), map_.intercept))
+    return expit_of(graph, graph.add("Add", graph.add("Mul", x, map_.slope), map_.intercept))
 
 
 def _axis(map_: LogitAffineMap, graph: Graph, x: str) -> str:
@@ -238,9 +249,9 @@ def _axis(map_: LogitAffineMap, graph: Graph, x: str) -> str:
 @_lower.register
 def _(map_: BetaMap, graph: Graph, x: str) -> str:
     x = graph.add("Clip", graph.widened(x), map_.clamp, 1.0 - map_.clamp)
-    other = graph.add("Mul", _log_of_the_rest(graph, x), map_.b)
+    other = graph.add("Mul", log_of_the_rest(graph, x), map_.b)
     x = graph.add("Sub", graph.add("Mul", graph.add("Log", x), map_.a), other)
-    return _expit(graph, graph.add("Add", x, map_.c))
+    return expit_of(graph, graph.add("Add", x, map_.c))
 
 
 @_lower.register
@@ -264,7 +275,7 @@ def _(map_: ByGroupMap, graph: Graph, x: str) -> str:
         return out
     like, slopes, intercepts = map_.lines
     slope, intercept = (graph.take(np.append(numbers, 0.0), code) for numbers in (slopes, intercepts))
-    lines = _expit(graph, graph.add("Add", graph.add("Mul", _axis(like, graph, x), slope), intercept))
+    lines = expit_of(graph, graph.add("Add", graph.add("Mul", _axis(like, graph, x), slope), intercept))
     return graph.add("Where", reached(others), out, lines) if out else lines
 
 
@@ -276,7 +287,7 @@ def _(map_: ComposeMap, graph: Graph, x: str) -> str:
     return x
 
 
-def _log_of_the_rest(graph: Graph, x: str) -> str:
+def log_of_the_rest(graph: Graph, x: str) -> str:
     """log(1 - x) to the last bits also for small x, where 1 - x is rounded; ONNX has no log1p.
 
     With u = 1 - x as rounded, it is log(u) x / (1 - u) (Goldberg 1991, theorem 4): 1 - u is exact, and not 0 since a
@@ -286,7 +297,8 @@ def _log_of_the_rest(graph: Graph, x: str) -> str:
     return graph.add("Mul", graph.add("Log", rest), graph.add("Div", x, graph.add("Sub", 1.0, rest)))
 
 
-def _expit(graph: Graph, z: str) -> str:
+def expit_of(graph: Graph, z: str) -> str:
+    """The probability of log-odds."""
     held = graph.add("Neg", graph.add("Clip", z, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
     return graph.add("Div", 1.0, graph.add("Add", graph.add("Exp", held), 1.0))
 

@@ -46,6 +46,8 @@ class Proof:
         Largest relative difference.
     tolerance
         What was allowed: 0.0 demands the same doubles.
+    unit
+        What was counted: scores, or rows of class scores.
     """
 
     engine: str
@@ -53,6 +55,7 @@ class Proof:
     equal: int
     worst: float
     tolerance: float
+    unit: str = "scores"
 
     @classmethod
     def from_dict(cls, given: Any) -> Proof:
@@ -60,7 +63,7 @@ class Proof:
         proof = cls(**given)
         whole = all(type(value) is int for value in (proof.scores, proof.equal))
         real = all(type(value) in (int, float) for value in (proof.worst, proof.tolerance))
-        if type(proof.engine) is not str or not whole or not real:
+        if type(proof.engine) is not str or proof.unit not in ("scores", "rows") or not whole or not real:
             raise TypeError("a proof holds the name of an engine and four numbers")
         return proof
 
@@ -70,7 +73,7 @@ class Proof:
             how = "all results are the same to the last bit"
         else:
             how = f"{self.equal:,} results are the same to the last bit, the others within {self.worst:.1e} relative"
-        return f"Compared on {self.engine} with {self.scores:,} scores: {how}."
+        return f"Compared on {self.engine} with {self.scores:,} {self.unit}: {how}."
 
 
 @dataclass(frozen=True)
@@ -190,12 +193,13 @@ def allowed(map_: Map, rows: Rows) -> tuple[Floats, Floats]:
     low, high = np.full(len(rows.scores), np.nan), np.full(len(rows.scores), np.nan)
     for path, chosen in _paths(map_, rows):
         if path is not None:
-            low[chosen], high[chosen] = _allowed_on_path(path, rows.scores[chosen].astype(np.float64))
+            scores = rows.scores[chosen].astype(np.float64)
+            low[chosen], high[chosen] = allowed_on_path(path, scores, scores, scores)
     return low, high
 
 
-def _allowed_on_path(path: Map, scores: Floats) -> tuple[Floats, Floats]:
-    low = exact = high = scores
+def allowed_on_path(path: Map, low: Floats, exact: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """What agrees with a map of the score alone, of a score that may be off itself."""
     for part in _parts(path):
         exact = part.apply(exact)
         images = np.stack([part.apply(low), exact, part.apply(high), *_between(part, low, high)])
@@ -219,12 +223,12 @@ def _paths(map_: Map, rows: Rows) -> Iterator[tuple[Map | None, NDArray[Any] | s
         yield path_of(map_, dict(zip(map_.columns, names, strict=True))), chosen
 
 
-def _exact(map_: Map) -> bool:
+def only_copies(map_: Map) -> bool:
     """Whether it only compares and copies, part by part and group by group."""
     if isinstance(map_, ComposeMap):
-        return all(map(_exact, map_.maps))
+        return all(map(only_copies, map_.maps))
     if isinstance(map_, ByGroupMap):
-        return all(map(_exact, map_.maps)) and (map_.default is None or _exact(map_.default))
+        return all(map(only_copies, map_.maps)) and (map_.default is None or only_copies(map_.default))
     return map_.exact
 
 
@@ -248,7 +252,7 @@ def compare(map_: Map, rows: Rows, found: NDArray[Any], engine: str) -> Proof:
     map may also be off by one step of a float32.
     """
     expected, (low, high) = map_.apply(rows.scores, rows.groups or None), allowed(map_, rows)
-    exact = _exact(map_)
+    exact = only_copies(map_)
     if expected.dtype == np.float32:
         slack = 0.0 if exact else np.spacing(np.abs(expected)).astype(np.float64)
         low, high = np.minimum(low, expected) - slack, np.maximum(high, expected) + slack

@@ -92,25 +92,31 @@ class SqlFile:
     def parse(cls, text: str) -> SqlFile:
         """Read a file; anything unexpected raises :class:`DocumentError`."""
         try:
-            lines = text.split("\n")
-            head = list(takewhile(lambda line: line.startswith("-- "), lines))
-            held = dict(line.removeprefix(MARK).split(": ", 1) for line in head if line.startswith(MARK))
-            if set(held) - {BY} != {PROOF, COLUMN, DIALECT, DOCUMENT} or len(head) != len(held) + 2:
-                raise DocumentError("this is no SQL file that export_sql wrote: its comments hold no map and proof")
+            held, expression = split_file(text, {PROOF, COLUMN, DIALECT, DOCUMENT}, {BY})
             values = {name: json.loads(value) for name, value in held.items()}
             column, dialect = values[COLUMN], values[DIALECT]
             by = values.get(BY, {})
             if not all(isinstance(each, str) for each in (column, dialect, *dict(by).values())):
                 raise DocumentError("columns and dialect must be text")
             dialect_named(dialect)
-            expression = "\n".join(lines[len(head) :]).removesuffix("\n")
-            if ";" in QUOTED.sub("", expression):
-                raise DocumentError("the file holds more than one expression: it was changed after export_sql wrote it")
             return cls(held[DOCUMENT], column, dialect, expression, Proof.from_dict(values[PROOF]), by)
         except DocumentError:
             raise
         except (ValueError, TypeError, KeyError, RecursionError) as problem:
             raise DocumentError(f"this is no SQL file that export_sql wrote: {problem}") from None
+
+
+def split_file(text: str, needed: set[str], possible: set[str]) -> tuple[dict[str, str], str]:
+    """What the comments of a file hold, as JSON by name, and the text below them."""
+    lines = text.split("\n")
+    head = list(takewhile(lambda line: line.startswith("-- "), lines))
+    held = dict(line.removeprefix(MARK).split(": ", 1) for line in head if line.startswith(MARK))
+    if set(held) - possible != needed or len(head) != len(held) + 2:
+        raise DocumentError("this is no SQL file that export_sql wrote: its comments hold no map and proof")
+    body = "\n".join(lines[len(head) :]).removesuffix("\n")
+    if ";" in QUOTED.sub("", body):
+        raise DocumentError("the file holds more than one expression a line: it was changed after export_sql wrote it")
+    return held, body
 
 
 def write_sql(
@@ -129,6 +135,14 @@ def write_sql(
     return proof
 
 
+def checked_engine(dialect: str, connection: Any, said: str = "dialect is") -> Engine:
+    """The engine of a connection, which must be one of the dialect; ``said`` is how the dialect was given."""
+    engine = engine_of(connection)
+    if engine.dialect != dialect:
+        raise InputError(f"{said} {dialect}, the connection is one of {engine.dialect}")
+    return engine
+
+
 def proven_sql(
     map_: Map, column: str, dialect: str, connection: Any = None, by: Mapping[str, str] | None = None
 ) -> tuple[str, Proof]:
@@ -137,10 +151,7 @@ def proven_sql(
     if connection is None:
         with own_errors(f"the expression, in the SQL of {dialect},", InputError):
             return expression, prove_sql(map_, expression, column, engine_at_hand(dialect), by)
-    engine = engine_of(connection)
-    if engine.dialect != dialect:
-        raise InputError(f"dialect is {dialect}, the connection is one of {engine.dialect}")
-    return expression, prove_sql(map_, expression, column, engine, by)
+    return expression, prove_sql(map_, expression, column, checked_engine(dialect, connection), by)
 
 
 def prove_sql(map_: Map, expression: str, column: str, engine: Engine, by: Mapping[str, str] | None = None) -> Proof:
@@ -185,6 +196,11 @@ def proven_model(map_: Map, document: str, dtype: Precision, shape: Shape | None
     """See :meth:`Calibration.to_onnx`."""
     model = to_onnx(map_, dtype, shape=shape)
     proof = prove_model(map_, session_of(model.SerializeToString()))
+    return with_proof(model, proof, document)
+
+
+def with_proof(model: onnx.ModelProto, proof: Proof, document: str) -> onnx.ModelProto:
+    """The model with its proof and its document inside."""
     held = {PROOF: json.dumps(asdict(proof), allow_nan=False), DOCUMENT: document}
     for name, value in held.items():
         entry = model.metadata_props.add()
@@ -192,9 +208,8 @@ def proven_model(map_: Map, document: str, dtype: Precision, shape: Shape | None
     return model
 
 
-def write_onnx(map_: Map, document: str, path: str | PathLike[str], dtype: Precision, shape: Shape | None) -> Proof:
-    """See :meth:`Calibration.export_onnx`."""
-    model = proven_model(map_, document, dtype, shape)
+def write_model(model: onnx.ModelProto, path: str | PathLike[str]) -> Proof:
+    """Write a model that holds its proof, and give the proof."""
     Path(path).write_bytes(model.SerializeToString(deterministic=True))
     (proof,) = (entry.value for entry in model.metadata_props if entry.key == f"{METADATA}{PROOF}")
     return Proof.from_dict(json.loads(proof))

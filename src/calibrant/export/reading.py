@@ -7,7 +7,8 @@ write; how a server carries it out is for :func:`calibrant.verify` to see.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
 from calibrant.export.dialects import NO_NAN, dialect_named
-from calibrant.export.running import NO_GROUPS, Engine, Groups, Values
+from calibrant.export.running import Engine, Groups, Scores
 
 Row = Mapping[str, NDArray[Any]]
 """Values of the names in scope, by row: of the columns and of parameters. Text is an object, None where it is NULL."""
@@ -38,16 +39,23 @@ def reader(dialect: str) -> Engine:
     sqlglot, written = _package(dialect), dialect_named(dialect)
     nan = written.unusable != NO_NAN
 
-    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
-        tree = sqlglot.parse_one(expression, dialect=dialect)
-        given = np.array([NULL if score is None or (not nan and score != score) else score for score in scores])
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
         reading = _Reading(sqlglot, dialect, strict=written.raises)
-        rows = {column: given} | {name: np.array(values, dtype=object) for name, values in groups.items()}
-        with np.errstate(all="ignore", over="raise" if written.raises else "ignore"):
-            found = np.broadcast_to(reading.value(tree, rows), given.shape)
-        return [None if null else value for value, null in zip(found.tolist(), _is_null(found), strict=True)]
+        rows = {name: np.array([given(score) for score in values]) for name, values in scores.items()}
+        rows |= {name: np.array(values, dtype=object) for name, values in groups.items()}
+        shape = next(iter(rows.values())).shape
+        out = []
+        for item in items:
+            tree = sqlglot.parse_one(item, dialect=dialect).unalias()
+            with np.errstate(all="ignore", over="raise" if written.raises else "ignore"):
+                found = np.broadcast_to(reading.value(tree, rows), shape)
+            out.append([None if null else value for value, null in zip(found.tolist(), _is_null(found), strict=True)])
+        return out
 
-    return Engine(dialect, f"numpy (the text as sqlglot {sqlglot.__version__} reads it, not run on {dialect})", run)
+    def given(score: float | None) -> float:
+        return NULL if score is None or (not nan and score != score) else score
+
+    return Engine(dialect, f"numpy (the text as sqlglot {sqlglot.__version__} reads it, not run on {dialect})", select)
 
 
 class _Reading:
@@ -82,10 +90,14 @@ class _Reading:
             exp.Transform: self.transform,
             exp.WidthBucket: self.width_bucket,
             exp.Or: lambda node, row: self.value(node.this, row) | self.value(node.expression, row),
+            exp.And: lambda node, row: self.value(node.this, row) & self.value(node.expression, row),
             exp.Is: self.is_null,
             exp.IsNan: lambda node, row: np.isnan(self.value(node.this, row)),
             exp.EQ: lambda node, row: _equal(self.value(node.this, row), self.value(node.expression, row)),
+            exp.NEQ: lambda node, row: ~_equal(self.value(node.this, row), self.value(node.expression, row)),
             exp.GTE: lambda node, row: self.value(node.this, row) >= self.value(node.expression, row),
+            exp.GT: lambda node, row: self.value(node.this, row) > self.value(node.expression, row),
+            exp.LT: lambda node, row: self.value(node.this, row) < self.value(node.expression, row),
             exp.Neg: lambda node, row: -self.value(node.this, row),
             exp.Add: lambda node, row: self.value(node.this, row) + self.value(node.expression, row),
             exp.Sub: lambda node, row: self.value(node.this, row) - self.value(node.expression, row),
@@ -93,9 +105,10 @@ class _Reading:
             exp.Div: lambda node, row: self.scaled(np.divide, node, row),
             exp.Ln: lambda node, row: np.log(self.value(node.this, row)),
             exp.Exp: lambda node, row: np.exp(self.value(node.this, row)),
+            exp.Ceil: lambda node, row: np.ceil(self.value(node.this, row)),
             # NaN, as 0 * infinity gives it in a table, is the largest number to an engine.
-            exp.Greatest: lambda node, row: np.maximum(*self.both(node, row)),
-            exp.Least: lambda node, row: np.fmin(*self.both(node, row)),
+            exp.Greatest: lambda node, row: reduce(np.maximum, self.all(node, row)),
+            exp.Least: lambda node, row: reduce(np.fmin, self.all(node, row)),
         }
 
     def value(self, node: Any, row: Row) -> Any:
@@ -103,9 +116,8 @@ class _Reading:
             raise InputError(f"the text holds {type(node).__name__}, which no map needs")
         return self.kinds[type(node)](node, row)
 
-    def both(self, node: Any, row: Row) -> tuple[Any, Any]:
-        (other,) = node.expressions
-        return self.value(node.this, row), self.value(other, row)
+    def all(self, node: Any, row: Row) -> list[Any]:
+        return [self.value(each, row) for each in (node.this, *node.expressions)]
 
     def literal(self, node: Any, row: Row) -> Any:
         if not node.is_string:
@@ -139,21 +151,27 @@ class _Reading:
         """Each branch is evaluated on its own rows alone, as engines do."""
         key = None if node.this is None else self.value(node.this, row)
         left = np.arange(len(next(iter(row.values()))))
-        out = np.full(len(left), NULL)
+        out: NDArray[Any] = np.full(len(left), NULL)
         for branch in node.args["ifs"]:
             inside = {name: _rows(values, left) for name, values in row.items()}
             if key is None:
                 hit = np.broadcast_to(np.asarray(self.value(branch.this, inside), dtype=bool), left.shape)
             else:
                 hit = key[left] == self.value(branch.this, inside)
-            self.fill(out, left[hit], branch.args["true"], row)
+            out = self.filled(out, left[hit], branch.args["true"], row)
             left = left[~hit]
-        self.fill(out, left, node.args.get("default"), row)
-        return out
+        return self.filled(out, left, node.args.get("default"), row)
 
-    def fill(self, out: NDArray[Any], chosen: NDArray[np.intp], then: Any, row: Row) -> None:
-        if len(chosen) and then is not None:
-            out[chosen] = self.value(then, {name: _rows(values, chosen) for name, values in row.items()})
+    def filled(self, out: NDArray[Any], chosen: NDArray[np.intp], then: Any, row: Row) -> NDArray[Any]:
+        if not len(chosen) or then is None:
+            return out
+        found = self.value(then, {name: _rows(values, chosen) for name, values in row.items()})
+        if np.asarray(found).dtype.kind in "OU" and out.dtype != object:
+            out = np.full(len(out), None, dtype=object)  # whatever was text before is here already
+        elif out.dtype == object and type(then) is self.null:
+            found = None
+        out[chosen] = found
+        return out
 
     def within(self, node: Any, row: Row) -> Any:
         listed = {self.value(each, row) for each in node.expressions}

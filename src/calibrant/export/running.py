@@ -1,4 +1,4 @@
-"""An expression over given scores, run on a user's own engine; nothing is written there."""
+"""Expressions over given scores, run on a user's own engine; nothing is written there."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ Groups = Mapping[str, Sequence[str | None]]
 NO_GROUPS: Groups = {}
 
 
-class Run(Protocol):
-    """One SELECT of an expression."""
+Scores = Mapping[str, Values]
+"""Columns of scores by name."""
 
-    def __call__(self, expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS, /) -> Values:
-        """From the column of scores that it reads, scores for it and columns of groups to values, in the same order."""
+
+class Select(Protocol):
+    """One SELECT."""
+
+    def __call__(self, items: Sequence[str], scores: Scores, groups: Groups, /) -> list[list[Any]]:
+        """From expressions, columns of scores and columns of groups to the values of each expression, row by row."""
 
 
 AT_ONCE = 10_000
@@ -36,7 +40,12 @@ class Engine:
 
     dialect: str
     name: str
-    run: Run
+    select: Select
+
+    def run(self, expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
+        """The values of one expression over one column of scores."""
+        (found,) = self.select([expression], {column: scores}, groups)
+        return found
 
 
 def engine_of(connection: Any) -> Engine:
@@ -66,30 +75,32 @@ def _families(connection: Any) -> list[str]:
 
 
 def _duckdb(connection: Any) -> Engine:
-    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
-        columns = [f"unnest($scores::DOUBLE[]) AS {quote(column, 'duckdb')}"]
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
+        columns = [f"unnest($s{place}::DOUBLE[]) AS {quote(name, 'duckdb')}" for place, name in enumerate(scores)]
         columns += [f"unnest($g{place}::VARCHAR[]) AS {quote(name, 'duckdb')}" for place, name in enumerate(groups)]
-        given = {"scores": scores} | {f"g{place}": list(values) for place, values in enumerate(groups.values())}
-        query = f"SELECT {expression} FROM (SELECT {', '.join(columns)})"
-        return _first(connection.sql(query, params=given).fetchall())
+        given: dict[str, Any] = {f"s{place}": values for place, values in enumerate(scores.values())}
+        given |= {f"g{place}": list(values) for place, values in enumerate(groups.values())}
+        query = f"SELECT {', '.join(items)} FROM (SELECT {', '.join(columns)})"
+        return _by_item(connection.sql(query, params=given).fetchall(), items)
 
     ((version,),) = connection.sql("SELECT version()").fetchall()
-    return Engine("duckdb", f"DuckDB {version}", run)
+    return Engine("duckdb", f"DuckDB {version}", select)
 
 
 def _sqlite(connection: Any) -> Engine:
-    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
-        found: Values = []
-        names = ", ".join(quote(name, "sqlite") for name in (column, *groups))
-        row = f"({', '.join('?' * (1 + len(groups)))})"
-        for part in _parts(list(zip(scores, *groups.values(), strict=True)), AT_ONCE // (1 + len(groups))):
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
+        found: list[Any] = []
+        columns = {**scores, **groups}
+        names = ", ".join(quote(name, "sqlite") for name in columns)
+        row = f"({', '.join('?' * len(columns))})"
+        for part in _parts(list(zip(*columns.values(), strict=True)), max(AT_ONCE // len(columns), 1)):
             rows = f"WITH scores({names}) AS (VALUES {', '.join([row] * len(part))})"
             values = [value for given in part for value in given]
-            found += _first(connection.execute(f"{rows} SELECT {expression} FROM scores", values).fetchall())
-        return found
+            found += connection.execute(f"{rows} SELECT {', '.join(items)} FROM scores", values).fetchall()
+        return _by_item(found, items)
 
-    (version,) = _first(connection.execute("SELECT sqlite_version()").fetchall())
-    return Engine("sqlite", f"SQLite {version}", run)
+    ((version,),) = _by_item(connection.execute("SELECT sqlite_version()").fetchall(), [""])
+    return Engine("sqlite", f"SQLite {version}", select)
 
 
 def _postgres(connection: Any) -> Engine:
@@ -101,30 +112,31 @@ def _postgres(connection: Any) -> Engine:
         finally:
             cursor.close()
 
-    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
-        *names, place = (quote(each, "postgres") for each in (column, *groups, fresh("place", column, *groups)))
-        select = f"SELECT {expression} FROM"
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
+        *names, place = (quote(each, "postgres") for each in (*scores, *groups, fresh("place", *scores, *groups)))
+        wanted = f"SELECT {', '.join(items)} FROM"
         rows = f"WITH ORDINALITY AS rows({', '.join([*names, place])}) ORDER BY {place}"
-        arrays = ", ".join(["%s::float8[]", *["%s::text[]"] * len(groups)])
-        query = f"{select.replace('%', '%%')} unnest({arrays}) {rows.replace('%', '%%')}"
-        return _first(fetch(query, (scores, *map(list, groups.values()))))
+        arrays = ", ".join([*["%s::float8[]"] * len(scores), *["%s::text[]"] * len(groups)])
+        query = f"{wanted.replace('%', '%%')} unnest({arrays}) {rows.replace('%', '%%')}"
+        return _by_item(fetch(query, (*scores.values(), *map(list, groups.values()))), items)
 
-    (version,) = _first(fetch("SELECT current_setting('server_version')", ()))
-    return Engine("postgres", f"PostgreSQL {version}", run)
+    ((version,),) = _by_item(fetch("SELECT current_setting('server_version')", ()), [""])
+    return Engine("postgres", f"PostgreSQL {version}", select)
 
 
 def _spark(session: Any) -> Engine:
-    def run(expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
         from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-        place = fresh("place", column, *groups)
-        columns = [StructField(place, LongType()), StructField(column, DoubleType())]
+        place = fresh("place", *scores, *groups)
+        columns = [StructField(place, LongType()), *(StructField(name, DoubleType()) for name in scores)]
         schema = StructType([*columns, *(StructField(name, StringType()) for name in groups)])
-        rows = session.createDataFrame(list(zip(range(len(scores)), scores, *groups.values(), strict=True)), schema)
-        found = rows.selectExpr(quote(place, "spark"), f"{expression} AS `value`").collect()
-        return [value for _, value in sorted((each[0], each[1]) for each in found)]
+        given = [*scores.values(), *groups.values()]
+        rows = session.createDataFrame(list(zip(range(len(given[0])), *given, strict=True)), schema)
+        found = rows.selectExpr(quote(place, "spark"), *items).collect()
+        return _by_item([tuple(each)[1:] for each in sorted(found, key=lambda each: int(each[0]))], items)
 
-    return Engine("spark", f"Spark {session.version}", run)
+    return Engine("spark", f"Spark {session.version}", select)
 
 
 ENGINES: dict[str, Callable[[Any], Engine]] = {
@@ -142,13 +154,13 @@ def _parts(rows: list[Any], size: int) -> Iterator[list[Any]]:
         yield rows[start : start + size]
 
 
-def _first(rows: Sequence[Any]) -> Values:
-    """The one value of each row, whatever kind of row the user's connection makes."""
-    return [_only(row) for row in rows]
+def _by_item(rows: Sequence[Any], items: Sequence[str]) -> list[list[Any]]:
+    """The values of each expression, whatever kind of row the user's connection makes."""
+    plain = [_plain(row) for row in rows]
+    return [[row[place] for row in plain] for place in range(len(items))]
 
 
-def _only(row: Any) -> Any:
+def _plain(row: Any) -> Sequence[Any]:
     if isinstance(row, Mapping):
-        (value,) = row.values()
-        return value
-    return row if row is None or isinstance(row, str | int | float) else row[0]
+        return list(row.values())
+    return [row] if row is None or isinstance(row, str | int | float) else row

@@ -72,7 +72,7 @@ def to_sql(map_: Map, column: str, dialect: str = "duckdb", by: Mapping[str, str
     body = _staged(map_, x, keys, (column, *names.values()), written, dialect)
     unusable = [written.unusable.format(name=name, x=x), *_unknown(map_, keys, dialect)]
     text = f"CASE WHEN {' OR '.join(unusable)} THEN NULL ELSE {body} END"
-    return text if written.executed else _translated(text, dialect)
+    return text if written.executed else translated(text, dialect)
 
 
 def group_columns(map_: Map, column: str, by: Mapping[str, str] | None) -> dict[str, str]:
@@ -123,7 +123,8 @@ def text_literal(text: str, dialect: str) -> str:
     return written.text(text)
 
 
-def _translated(text: str, dialect: str) -> str:
+def translated(text: str, dialect: str) -> str:
+    """The text in a dialect that is not executed, with a comment that says so."""
     try:
         import sqlglot
     except ImportError:
@@ -143,10 +144,10 @@ def _staged(map_: Map, x: str, keys: Mapping[str, str], taken: tuple[str, ...], 
         if isinstance(part, ByGroupMap):
             text = _by_group(part, text, row, keys[part.by], (*taken, row), dialect, name, not place)
         elif place and dialect.stage:
-            body = _score_map(part, dialect.stage.field.format(row=row, name="x"), (*taken, row), dialect)
+            body = score_text(part, dialect.stage.field.format(row=row, name="x"), (*taken, row), dialect)
             text = dialect.stage.write(row, {"x": text}, body)
         else:
-            text = _score_map(part, f"({text})" if place else text, taken, dialect)
+            text = score_text(part, f"({text})" if place else text, taken, dialect)
         if len(text) > LONGEST:
             raise InputError(
                 f"the expression would have {len(text):,} characters: coarsen the map before you export it"
@@ -154,7 +155,8 @@ def _staged(map_: Map, x: str, keys: Mapping[str, str], taken: tuple[str, ...], 
     return text
 
 
-def _score_map(map_: Map, x: str, taken: tuple[str, ...], dialect: Dialect) -> str:
+def score_text(map_: Map, x: str, taken: tuple[str, ...], dialect: Dialect) -> str:
+    """A map of the score alone, over the text of a number; names that are taken are not given to anything else."""
     return _written(cut(map_, dialect).merged(), x, taken, dialect)
 
 
@@ -187,10 +189,10 @@ def _lines_of(part: ByGroupMap) -> tuple[LogitAffineMap, Floats, Floats] | None:
 
 
 def _by_name(part: ByGroupMap, x: str, key: str, names: Sequence[str], taken: tuple[str, ...], dialect: Dialect) -> str:
-    default = None if part.default is None else _score_map(part.default, x, taken, dialect)
+    default = None if part.default is None else score_text(part.default, x, taken, dialect)
     shared = _lines_of(part)
     if shared is None:
-        return by_key(key, names, [_score_map(each, x, taken, dialect) for each in part.maps], default)
+        return by_key(key, names, [score_text(each, x, taken, dialect) for each in part.maps], default)
     lines = _lines(shared, x, dialect, lambda numbers: by_key(key, names, list(map(dialect.literal, numbers)), None))
     return lines if default is None else f"CASE WHEN {key} IN ({', '.join(names)}) THEN {lines} ELSE {default} END"
 
@@ -198,19 +200,19 @@ def _by_name(part: ByGroupMap, x: str, key: str, names: Sequence[str], taken: tu
 def _by_number(part: ByGroupMap, x: str, code: str, taken: tuple[str, ...], dialect: Dialect) -> str:
     """The map of the group of this number; where none is, the default, or anything at all if there is no default."""
     known, others = np.arange(2.0, len(part.groups) + 1.0), np.array([len(part.groups) + 1.0])
-    default = [] if part.default is None else [_score_map(part.default, x, taken, dialect)]
+    default = [] if part.default is None else [score_text(part.default, x, taken, dialect)]
     shared = _lines_of(part)
     if shared is None:
-        leaves = [_score_map(each, x, taken, dialect) for each in part.maps] + default
-        return _branch(code, np.append(known, others) if default else known, leaves, dialect)
+        leaves = [score_text(each, x, taken, dialect) for each in part.maps] + default
+        return branch(code, np.append(known, others) if default else known, leaves, dialect)
 
     def pick(numbers: list[float]) -> str:
         if dialect.tables is None:
-            return _branch(code, known, [dialect.literal(number) for number in numbers], dialect)
+            return branch(code, known, [dialect.literal(number) for number in numbers], dialect)
         return dialect.tables.entry.format(array=dialect.tables.write([*numbers, 0.0]), index=code)
 
     lines = _lines(shared, x, dialect, pick)
-    return _branch(code, others, [lines, *default], dialect) if default else lines
+    return branch(code, others, [lines, *default], dialect) if default else lines
 
 
 def _lines(
@@ -239,16 +241,16 @@ def _written(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect) -
         text = _looked_up(pieces, x, taken, dialect, dialect.tables)
         if text is not None:
             return text
-    return _branch(x, pieces.knots, [_text(leaf, x, dialect) for leaf in pieces.leaves], dialect)
+    return branch(x, pieces.knots, [_text(leaf, x, dialect) for leaf in pieces.leaves], dialect)
 
 
-def _branch(x: str, knots: Floats, leaves: list[str], dialect: Dialect) -> str:
+def branch(x: str, knots: Floats, leaves: list[str], dialect: Dialect) -> str:
     """A balanced CASE: leaf j where j knots are at or below ``x``; a chain would nest too deep for some engines."""
     if len(leaves) == 1:
         return leaves[0]
     middle = len(leaves) // 2
-    above = _branch(x, knots[middle:], leaves[middle:], dialect)
-    below = _branch(x, knots[: middle - 1], leaves[:middle], dialect)
+    above = branch(x, knots[middle:], leaves[middle:], dialect)
+    below = branch(x, knots[: middle - 1], leaves[:middle], dialect)
     return f"CASE WHEN {x} >= {dialect.literal(knots[middle - 1].item())} THEN {above} ELSE {below} END"
 
 

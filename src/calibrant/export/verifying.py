@@ -7,20 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrant.arrays import InputError
-from calibrant.export.document import Calibration
+from calibrant.export.class_document import ClassCalibration
+from calibrant.export.class_proven import ClassSqlFile, holds_classes, prove_class_model, prove_class_sql
+from calibrant.export.document import Calibration, read
 from calibrant.export.errors import DocumentError
 from calibrant.export.proof import Proof
 from calibrant.export.proven import (
     DOCUMENT,
     METADATA,
     SqlFile,
+    checked_engine,
     engine_at_hand,
     own_errors,
     prove_model,
     prove_sql,
     session_of,
 )
-from calibrant.export.running import engine_of
+from calibrant.export.running import Engine
+from calibrant.maps import ClassMap, Map
 
 if TYPE_CHECKING:
     import onnx
@@ -29,8 +33,9 @@ if TYPE_CHECKING:
 def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None) -> Proof:
     """Repeat the proof of an export: on your own engine, or on the one at hand.
 
-    The scores are the edges, both neighbours of every knot, NaN, NULL and 10^5 random ones; one SELECT runs, nothing is
-    written. The text of a ``.sql`` file is run as it stands: verify what you would run.
+    The scores are the edges, both neighbours of every knot, NaN, NULL and 10^5 random ones, or 10^4 random rows for
+    maps of several classes; one SELECT runs, nothing is written. The text of a ``.sql`` file is run as it stands:
+    verify what you would run.
 
     Parameters
     ----------
@@ -61,33 +66,50 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
     Compared on SQLite ... scores: all results are the same to the last bit.
     """
     if not isinstance(export, str | PathLike):
+        if not hasattr(export, "SerializeToString"):
+            raise InputError(
+                f"export is a {type(export).__name__}, which holds no proof to repeat: pass the file that export_sql "
+                "or export_onnx wrote, or the model of to_onnx"
+            )
         return _verify_model(export.SerializeToString(), connection)
     path = Path(export)
     if path.suffix.lower() == ".onnx":
         return _verify_model(path.read_bytes(), connection)
-    file = SqlFile.parse(_read_text(path))
-    map_ = Calibration.from_json(file.document).map
-    if connection is None:
-        with own_errors("the expression in the file"):
-            return prove_sql(map_, file.expression, file.column, engine_at_hand(file.dialect), file.by)
-    engine = engine_of(connection)
-    if engine.dialect != file.dialect:
-        raise InputError(f"the file is written for {file.dialect}, the connection is one of {engine.dialect}")
-    return prove_sql(map_, file.expression, file.column, engine, file.by)
+    text = _read_text(path)
+    file = ClassSqlFile.parse(text) if holds_classes(text) else SqlFile.parse(text)
+    if connection is not None:
+        return _verify_text(file, checked_engine(file.dialect, connection, "the file is written for"))
+    with own_errors("the text of the file"):
+        return _verify_text(file, engine_at_hand(file.dialect))
+
+
+def _verify_text(file: SqlFile | ClassSqlFile, engine: Engine) -> Proof:
+    found = read(file.document)
+    if isinstance(file, ClassSqlFile):
+        if not isinstance(found, ClassCalibration):
+            raise DocumentError("the file holds columns of classes and a map of one score")
+        return prove_class_sql(found.map, file.items, file.columns, engine)
+    if not isinstance(found, Calibration):
+        raise DocumentError("the file holds one expression and a map of several classes")
+    return prove_sql(found.map, file.expression, file.column, engine, file.by)
 
 
 def _verify_model(data: bytes, session: Any) -> Proof:
     with own_errors("the model"):
         stored = session_of(data)
         document = _document(stored)
-        map_ = Calibration.from_json(document).map
+        map_ = read(document).map
         if session is None:
-            return prove_model(map_, stored)
+            return _prove(map_, stored)
     if type(session).__module__.partition(".")[0] != "onnxruntime":
         raise InputError("an ONNX model is verified in onnxruntime: pass an onnxruntime.InferenceSession, or nothing")
     if _document(session) != document:
         raise InputError("the session holds another model than the one to be verified: open it on the same file")
-    return prove_model(map_, session)
+    return _prove(map_, session)
+
+
+def _prove(map_: Map, session: Any) -> Proof:
+    return prove_class_model(map_, session) if isinstance(map_, ClassMap) else prove_model(map_, session)
 
 
 def _document(session: Any) -> str:

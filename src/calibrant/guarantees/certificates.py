@@ -188,8 +188,13 @@ class Certificate:
             raise InputError("a marginal certificate speaks of one new row: ask for mode='simultaneous' to check bins")
         rows = check_rows(scores, y, positive=positive, kind=self.kind)
         index = Guide(self.knots).locate(rows.scores)
-        n = np.bincount(index, minlength=len(self.rows)) * self.promised
-        events = np.bincount(index[rows.labels == 1], minlength=len(self.rows)) * self.promised
+        n = np.bincount(index, minlength=len(self.rows))
+        events = np.bincount(index[rows.labels == 1], minlength=len(self.rows))
+        return self.check_counts(n, events, level=level, by_bin=by_bin)
+
+    def check_counts(self, n: Ints, events: Ints, *, level: float = 0.01, by_bin: bool = False) -> CertificateCheck:
+        """The same, from the fresh rows and events in each bin."""
+        n, events = n * self.promised, events * self.promised
         lower = self.lower if by_bin else np.maximum(self.outputs - self.epsilon, 0.0)
         upper = self.upper if by_bin else np.minimum(self.outputs + self.epsilon, 1.0)
         needed = level / int(self.promised.sum())

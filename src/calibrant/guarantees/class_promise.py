@@ -6,6 +6,7 @@ from typing import Self
 
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Bound, Mode
+from calibrant.guarantees.provenance import ClassProvenance
 from calibrant.maps import ClassMap
 
 
@@ -23,6 +24,10 @@ class ClassPromise:
     def about(self, map_: ClassMap) -> bool:
         """Whether the promise speaks of this very map."""
         raise NotImplementedError
+
+    def rests_on(self, provenance: ClassProvenance) -> bool:
+        """Whether the promise can be one of these rows, as far as numbers tell."""
+        return True
 
     def __call__(self, alpha: float | None = None, *, bound: Bound | None = None, mode: Mode | None = None) -> Self:
         """The certificate itself, so that ``certificate()`` reads alike on a calibrator and on what was loaded."""

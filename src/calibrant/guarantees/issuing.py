@@ -78,8 +78,8 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
     if bound == "always-valid":
         if not bins.fixed:
             return Refusal(
-                "an always-valid promise needs bins that no row has chosen, or they would move at every look: "
-                'use strategy="width", bins_from= another tally, or a table of your own bins'
+                "an always-valid promise needs bins that no row has chosen, nor their number, or they would move at "
+                'every look: pass n_bins with strategy="width" or with bins_from= another tally, or your own table'
             )
         union = len(promised) if mode == "simultaneous" else 1  # bins that are empty now may fill later
     lower, upper = BOUNDS[bound](bins.events, bins.n, alpha / union)

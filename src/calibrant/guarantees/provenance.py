@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from calibrant.arrays import Kind
 from calibrant.arrays.class_rows import ClassKind, ClassRows
@@ -16,6 +17,7 @@ from calibrant.tallies import Tally
 Weighting = Literal["counts", "importance"]
 Sampling = Literal["independent", "grouped", "time-ordered", "out-of-fold", "selected"]
 State = Literal["calibrated", "kept", "uncalibrated"]
+Labels = Literal["text", "whole", "truth"]
 
 UNCALIBRATED = "Uncalibrated: there were too few rows to choose a map, so this one shows nothing about the scores."
 """What is printed before anything else about a map that nothing was compared with."""
@@ -87,7 +89,8 @@ class ClassProvenance:
     """The rows of class scores behind a fitted map; ``sampling`` and ``state`` as in :class:`Provenance`.
 
     ``class_mass`` are the rows (or sums of weights) of each class, in the order of the map's classes. ``columns`` are
-    what the columns of a frame were called at fit, where not as the classes.
+    what the columns of a frame were called at fit, where not as the classes. ``labels`` is how ``y`` wrote the classes:
+    as text, whole numbers or truth values; documents without it mean text.
     """
 
     method: str
@@ -100,10 +103,13 @@ class ClassProvenance:
     library: str
     state: str = "calibrated"
     columns: tuple[str, ...] = ()
+    labels: str = field(default="text", metadata={"optional": True})
 
     def __post_init__(self) -> None:
-        """Refuse a state that is not known, and counts below zero."""
+        """Refuse a state or a form of labels that is not known, and counts below zero."""
         _check_state(self.state)
+        if self.labels not in get_args(Labels):
+            raise ValueError(f"labels must be one of {', '.join(get_args(Labels))}, got {self.labels!r}")
         if (self.class_mass < 0).any():
             raise ValueError("rows of a class must not be below 0")
 
@@ -123,7 +129,37 @@ class ClassProvenance:
             library=library_version(),
             state=state,
             columns=rows.columns,
+            labels=_label_form(rows),
         )
+
+    def as_written(self, classes: Sequence[str]) -> list[Any]:
+        """The classes as ``y`` wrote them; names that it cannot have written so raise a ValueError."""
+        if self.labels == "text":
+            return list(classes)
+        values = (
+            [_TRUTHS.get(name) for name in classes] if self.labels == "truth" else [_whole(each) for each in classes]
+        )
+        if None in values:
+            raise ValueError(f"the class {classes[values.index(None)]!r} is no label of the form {self.labels!r}")
+        return values
+
+
+_TRUTHS = {"true": True, "false": False}
+
+
+def _whole(name: str) -> int | None:
+    """The whole number whose digits these are."""
+    digits = name.removeprefix("-")
+    return int(name) if digits.isascii() and digits.isdigit() and str(int(name)) == name else None
+
+
+def _label_form(rows: ClassRows) -> Labels:
+    """How the labels were written; text where the names would not lead back to them."""
+    values = rows.values.tolist()
+    if all(isinstance(value, bool) for value in values):
+        return "truth"
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return "whole" if numbers and None not in map(_whole, rows.classes) else "text"
 
 
 def _check_state(state: str) -> None:

@@ -8,6 +8,7 @@ from calibrant.maps.base import Columns, Map, ScoreMap
 from calibrant.maps.classes import ClassAxis, ClassMap, PerClassMap, SoftmaxMap, TopMap
 from calibrant.maps.compose import ComposeMap
 from calibrant.maps.groups import ByGroupMap
+from calibrant.maps.paths import PathForecast, PathMap
 from calibrant.maps.scores import (
     LARGEST,
     Axis,
@@ -17,13 +18,17 @@ from calibrant.maps.scores import (
     PiecewiseLinearMap,
     StepMap,
 )
+from calibrant.maps.simplex import SimplexBinsMap, SimplexScheme
+from calibrant.maps.taxonomy import Taxonomy
 
 KINDS: dict[str, type[Map]] = {
     cls.kind: cls for cls in (IdentityMap, StepMap, PiecewiseLinearMap, LogitAffineMap, BetaMap, ByGroupMap, ComposeMap)
 }
 """Every kind of map of one score; documents may name these and :data:`CLASS_KINDS`, and nothing else."""
 
-CLASS_KINDS: dict[str, type[ClassMap]] = {cls.kind: cls for cls in (SoftmaxMap, PerClassMap, TopMap)}
+CLASS_KINDS: dict[str, type[ClassMap]] = {
+    cls.kind: cls for cls in (SoftmaxMap, PerClassMap, TopMap, SimplexBinsMap, PathMap)
+}
 """Every kind of map of a row of class scores."""
 
 __all__ = [
@@ -40,10 +45,15 @@ __all__ = [
     "IdentityMap",
     "LogitAffineMap",
     "Map",
+    "PathForecast",
+    "PathMap",
     "PerClassMap",
     "PiecewiseLinearMap",
     "ScoreMap",
+    "SimplexBinsMap",
+    "SimplexScheme",
     "SoftmaxMap",
     "StepMap",
+    "Taxonomy",
     "TopMap",
 ]

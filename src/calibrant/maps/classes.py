@@ -16,6 +16,13 @@ from calibrant.numerics import CHUNK, Floats, to_float32
 ClassAxis = Literal["probability", "logit"]
 """What a row holds: probabilities, or logits, which go through softmax first."""
 
+LARGEST_LOGIT = 1e100
+"""Logits are held at it on either side, and slopes and intercepts must not exceed it: no sum can overflow."""
+
+
+FEW = 8
+"""How many times more classes than ranks there are when picking the largest one by one beats sorting."""
+
 
 class ClassMap(Map):
     """A map from rows of K class scores to rows of probabilities, evaluated block by block.
@@ -67,9 +74,10 @@ class SoftmaxMap(ClassMap):
 
     .. math:: m(z) = \operatorname{softmax}(W z + b)
 
-    with :math:`z` the logits, or the logarithms of probabilities held at ``clamp`` from below. ``slope`` is one number
-    (:math:`W = tI`, 002 eq. 1.13 with :math:`t = 1/T`), K numbers (the diagonal of W), or K times K numbers row by row;
-    ``intercept`` is b, K numbers, or none for zero.
+    with :math:`z` the logarithms of the probabilities, held between ``clamp`` and 1; logits go through softmax first,
+    so that a constant added to a row changes nothing. ``slope`` is one number (:math:`W = tI`, 002 eq. 1.13 with
+    :math:`t = 1/T`), K numbers (the diagonal of W), or K times K numbers row by row; ``intercept`` is b, K numbers, or
+    none for zero.
 
     Examples
     --------
@@ -93,14 +101,14 @@ class SoftmaxMap(ClassMap):
         slope, intercept = _numbers(self.slope), _numbers(self.intercept)
         if len(slope) not in (1, size, size * size) or len(intercept) not in (0, size):
             raise ValueError(f"{size} classes need 1, {size} or {size * size} slopes and 0 or {size} intercepts")
-        if not 0.0 < self.clamp < 1.0:
-            raise ValueError(f"clamp must lie between 0 and 1, got {self.clamp}")
+        if not 1e-300 <= self.clamp < 1.0:  # far enough from where doubles lose their digits
+            raise ValueError(f"clamp must lie between 1e-300 and 1, got {self.clamp}")
         freeze(self, "slope", slope)
         freeze(self, "intercept", intercept)
 
     def logits(self, s: Floats) -> Floats:
-        """The logits before the affine map."""
-        return np.log(np.maximum(s, self.clamp)) if self.on == "probability" else s
+        """The logarithms of probabilities that the affine map takes."""
+        return np.asarray(np.log(np.clip(self._probabilities(s), self.clamp, 1.0)))
 
     def _evaluate(self, s: Floats) -> Floats:
         z, size = self.logits(s), len(self.classes)
@@ -149,13 +157,13 @@ class PerClassMap(ClassMap):
             raise ValueError("normalised must be true or false")
 
     def _evaluate(self, s: Floats) -> Floats:
-        p = np.ascontiguousarray(self._probabilities(s).T)
+        p = np.array(self._probabilities(s).T, order="C")  # a copy, also of a single row
         for j, part in enumerate(self.maps):
             p[j] = part.apply(p[j])
         if self.normalised:
             total = p.sum(axis=0)
             p = np.where(total > 0.0, p / np.where(total > 0.0, total, 1.0), 1.0 / len(p))
-            p[:, np.isnan(total)] = np.nan
+        p[:, np.isnan(s).any(axis=1)] = np.nan
         return p.T
 
     def __repr__(self) -> str:
@@ -170,7 +178,9 @@ class TopMap(ClassMap):
     .. math:: m_k(s) = m_{k, c_k(s)}(s_{c_k(s)}), \qquad c_k(s) \text{ the class of the } k\text{-th largest score}
 
     (002 Algorithms 5.1, 5.2, 5.6, 5.7). ``maps`` holds one map for each rank k = 1 .. ``ranks``, or one for each rank
-    and class, rank by rank. Among equal scores the earlier class comes first.
+    and class, rank by rank. Among equal scores the earlier class comes first. With one rank, as in
+    ``TopLabelHistogramBinning``, ``transform(scores)`` gives one column: the probability that ``predict(scores)`` is
+    right.
 
     Examples
     --------
@@ -236,15 +246,27 @@ class TopMap(ClassMap):
 
 def softmax(z: Floats) -> Floats:
     """Softmax of each row; NaN in a row makes it NaN."""
+    z = held(z)
     e = np.exp(z - z.max(axis=1, keepdims=True))
     return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+def held(z: Floats) -> Floats:
+    """Logits without infinities, and so small that their sums have none."""
+    return np.clip(z, -LARGEST_LOGIT, LARGEST_LOGIT)
 
 
 def top_labels(s: NDArray[Any], ranks: int) -> NDArray[np.intp]:
     """Columns of the largest scores of each row, the largest first; among equal scores the earlier column."""
     if ranks == 1:
         return np.asarray(s.argmax(axis=1)).reshape(-1, 1)
-    return np.argsort(-s, axis=1, kind="stable")[:, :ranks]
+    if FEW * ranks >= s.shape[1]:
+        return np.argsort(-s, axis=1, kind="stable")[:, :ranks]
+    left, out = s.copy(), np.empty((len(s), ranks), dtype=np.intp)
+    for k in range(ranks):
+        out[:, k] = left.argmax(axis=1)
+        np.put_along_axis(left, out[:, k : k + 1], -np.inf, axis=1)
+    return out
 
 
 def blocks(matrix: NDArray[Any]) -> Iterator[slice]:
@@ -275,7 +297,7 @@ def check_parts(maps: tuple[Map, ...], *sizes: int) -> tuple[Map, ...]:
 
 def _numbers(values: ArrayLike) -> Floats:
     a = np.array(values, dtype=np.float64).reshape(-1)
-    if not np.isfinite(a).all():
-        raise ValueError("slopes and intercepts must be finite")
+    if not (np.abs(a) <= LARGEST_LOGIT).all():
+        raise ValueError(f"slopes and intercepts must be finite, and at most {LARGEST_LOGIT:g} in size")
     a.setflags(write=False)
     return a

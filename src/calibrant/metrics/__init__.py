@@ -1,19 +1,23 @@
 """How far off, how sure, and what a perfect model would show: numbers about calibration.
 
 Every metric is a function of ``(scores, y, sample_weight)``, or of a :class:`~calibrant.tallies.Tally` alone, and
-returns a value that prints itself. ``METRICS`` lists those that give one number, ``TESTS`` those that give a p-value;
-contract tests run over both.
+returns a value that prints itself. ``METRICS`` lists those that give one number, ``CLASS_METRICS`` those of a matrix of
+class scores, ``TESTS`` those that give a p-value; contract tests run over them.
 """
 
 from collections.abc import Callable
 
 from calibrant.metrics.bins import Bins
+from calibrant.metrics.class_bins import ClassBins
+from calibrant.metrics.class_errors import ClassErrors, class_ece, class_errors, debiased_class_ece, marginal_error
+from calibrant.metrics.class_scores import class_accuracy, class_brier, class_log_loss
 from calibrant.metrics.cumulative import ecce
 from calibrant.metrics.decompositions import Decomposition, decompose
 from calibrant.metrics.errors import debiased_ece, ece, pde, sweep_ece, weak_error
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
 from calibrant.metrics.kernel import skce
+from calibrant.metrics.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
 from calibrant.metrics.recalibration import calibration_curve, ici, recalibration
 from calibrant.metrics.resampling import bootstrap
 from calibrant.metrics.scores import (
@@ -59,6 +63,16 @@ METRICS: dict[str, Callable[..., Estimate]] = {
 }
 """Metrics of one number, by name."""
 
+CLASS_METRICS: dict[str, Callable[..., Estimate]] = {
+    "class_accuracy": class_accuracy,
+    "class_brier": class_brier,
+    "class_ece": class_ece,
+    "class_log_loss": class_log_loss,
+    "debiased_class_ece": debiased_class_ece,
+    "marginal_error": marginal_error,
+}
+"""Metrics of a matrix of class scores that give one number, by name."""
+
 TESTS: dict[str, Callable[..., Finding]] = {
     "always_valid_test": always_valid_test,
     "debiased_l2_test": debiased_l2_test,
@@ -69,9 +83,12 @@ TESTS: dict[str, Callable[..., Finding]] = {
 """Tests of calibration, by name."""
 
 __all__ = [
+    "CLASS_METRICS",
     "METRICS",
     "TESTS",
     "Bins",
+    "ClassBins",
+    "ClassErrors",
     "Decomposition",
     "Estimate",
     "Finding",
@@ -83,7 +100,13 @@ __all__ = [
     "bootstrap",
     "brier",
     "calibration_curve",
+    "class_accuracy",
+    "class_brier",
+    "class_ece",
+    "class_errors",
+    "class_log_loss",
     "classification_loss",
+    "debiased_class_ece",
     "debiased_ece",
     "debiased_l2_test",
     "decompose",
@@ -93,12 +116,17 @@ __all__ = [
     "epsilon_error",
     "error_over_time",
     "grade_table",
+    "hierarchical_accuracy",
     "hosmer_lemeshow",
     "ici",
     "kendall_tau",
     "log_loss",
+    "marginal_error",
+    "mean_depth",
     "metric_bias",
     "net_benefit",
+    "path_calibration_error",
+    "path_log_loss",
     "pde",
     "pluto_tasche",
     "probabilistic_count",

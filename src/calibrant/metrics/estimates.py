@@ -32,6 +32,8 @@ class Estimate:
         5 % of samples.
     notes
         What the reader must know, one sentence each.
+    null_low
+        In place of ``null_high`` where more is better: what such a model stays below in 5 % of samples.
 
     Examples
     --------
@@ -48,6 +50,7 @@ class Estimate:
     null: float | None = None
     null_high: float | None = None
     notes: tuple[str, ...] = ()
+    null_low: float | None = None
 
     def __float__(self) -> float:
         """The bare number."""
@@ -70,6 +73,8 @@ class Estimate:
             facts.append(f"standard error {self.se:.4f}")
         if self.null is not None:
             beyond = "" if self.null_high is None else f", and more than {self.null_high:.4f} in one sample of twenty"
+            if self.null_low is not None:
+                beyond = f", and less than {self.null_low:.4f} in one sample of twenty"
             facts.append(f"a perfectly calibrated model would show {self.null:.4f} here{beyond}")
         told = f" ({'; '.join(facts)})" if facts else ""
         return "\n".join([f"{self.name}: {self.value:.4f}{told}", *(f"  {note}" for note in self.notes)])

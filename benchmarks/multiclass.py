@@ -1,0 +1,193 @@
+"""Which multiclass calibrator is best on real data: losses on test rows of ours, next to those of other packages.
+
+    python benchmarks/multiclass.py --quick --gate                       # data that ship with scikit-learn, a minute
+    python benchmarks/multiclass.py --cache folder --store ours.csv      # every case; scores of base models are kept
+    python benchmarks/multiclass.py --read ours.csv docs/benchmarks/multiclass_peers.csv      # the tables
+
+Cases and data: `multiclass_pools.py`. Losses and the peers: `multiclass_peers.py`. A table gives, over the cases that
+every method has, the mean log loss, its mean rank with a standard error over cases, and the same of the Brier score;
+then the errors of the predicted class (TL-ECE) and of every class (CW-ECE) with 15 bins of equal width. Top-label
+binning tells the predicted class alone, and class-wise binning has rows that do not sum to 1: they have their own error
+and no loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from multiclass_peers import LOSSES, class_wise_error, losses, top_label_error
+from multiclass_pools import Case, cases, shipped_cases
+
+from calibrant import (
+    BetaScaling,
+    ClassAutoCalibrator,
+    ClassWiseHistogramBinning,
+    DirichletScaling,
+    IsotonicCalibrator,
+    MatrixScaling,
+    Reduction,
+    StructuredScaling,
+    TemperatureScaling,
+    TopLabelHistogramBinning,
+    VectorScaling,
+)
+
+MOST_HARM = 0.002
+"""Nats by which `calibrate` may be worse than the model as it is, in the mean over cases."""
+
+MOST_FREE = 20
+"""Up to so many classes the matrix and the Dirichlet map are run: they have K (K + 1) numbers."""
+
+OURS: Mapping[str, Callable[[], Any]] = {
+    "calibrate": ClassAutoCalibrator,
+    "TemperatureScaling": TemperatureScaling,
+    "VectorScaling": VectorScaling,
+    "MatrixScaling": MatrixScaling,
+    "DirichletScaling": DirichletScaling,
+    "StructuredScaling": StructuredScaling,
+    "beta, normalised": lambda: Reduction("class-wise", BetaScaling(), normalised=True),
+    "isotonic, normalised": lambda: Reduction("class-wise", IsotonicCalibrator(), normalised=True),
+    "top-label binning": TopLabelHistogramBinning,
+    "class-wise binning": ClassWiseHistogramBinning,
+}
+KEY = ["case", "seed", "peer"]
+
+
+def one_line(case: Case, name: str) -> dict[str, Any]:
+    """Losses and seconds of one method on one case."""
+    line: dict[str, Any] = {"source": case.source, "case": case.name, "seed": case.seed, "classes": case.classes}
+    line |= {"rows": len(case.cal_labels), "peer": name, "version": "calibrant", "note": ""}
+    if case.classes > MOST_FREE and name in ("MatrixScaling", "DirichletScaling"):
+        return line | {"note": f"more than {MOST_FREE} classes"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.perf_counter()
+        fitted = OURS[name]().fit(case.cal, case.cal_labels, classes=range(case.classes), kind=case.kind)
+        line["seconds"] = time.perf_counter() - start
+        p = np.asarray(fitted.transform(case.test), dtype=np.float64)
+    if name == "top-label binning":
+        return line | {"tl ece": top_label_error(_named(fitted, case, p), case.test_labels)}
+    if name == "class-wise binning":
+        return line | {"cw ece": class_wise_error(p, case.test_labels)}
+    return line | dict(zip(LOSSES, losses(p, case.test_labels), strict=True))
+
+
+def _named(fitted: Any, case: Case, p: np.ndarray) -> np.ndarray:
+    """The probability of the predicted class in its column, NaN in the others."""
+    told = np.full((len(p), case.classes), np.nan)
+    told[np.arange(len(p)), fitted.map_.labels(case.test)[:, 0]] = p[:, 0]
+    return told
+
+
+def run(found: Iterable[Case], names: Sequence[str], store: Path | None) -> pd.DataFrame:
+    """Lines of every case and method; those that the file has already are not run again."""
+    old = pd.read_csv(store) if store is not None and store.exists() else pd.DataFrame(columns=KEY)
+    done = {tuple(key) for key in old[KEY].itertuples(index=False)}
+    lines: list[dict[str, Any]] = []
+    for case in found:
+        lines += [one_line(case, name) for name in names if (case.name, case.seed, name) not in done]
+        if store is not None and lines:
+            pd.concat([old, pd.DataFrame(lines)]).to_csv(store, index=False, float_format="%.6g")
+        print(case, file=sys.stderr, flush=True)
+    return pd.concat([old, pd.DataFrame(lines)])
+
+
+# ---------------------------------------------------------------------------------------------------------- the tables
+
+
+def table(title: str, found: pd.DataFrame) -> str:
+    """Mean losses and mean ranks by method, over the cases that every method of the table has."""
+    wide = found.pivot(index=["case", "seed"], columns="peer", values=list(LOSSES))
+    kept = [name for name in wide["log loss"].columns if wide["log loss"][name].notna().mean() > 0.5]
+    wide = wide.loc[wide["log loss"][kept].notna().all(axis=1)]
+    rows = pd.DataFrame(index=kept)
+    for loss, short in (("log loss", "rank"), ("brier", "Brier rank")):
+        ranked = wide[loss][kept].rank(axis=1)
+        rows[loss], rows[short], rows[f"{short} se"] = wide[loss][kept].mean(), ranked.mean(), ranked.sem()
+    for error in ("tl ece", "cw ece"):
+        rows[error] = wide[error][kept].mean()
+    rows["seconds"] = found.groupby("peer")["seconds"].median()
+    shown = rows.sort_values("rank").to_string(float_format=lambda value: f"{value:.4f}")
+    return f"{title}: {len(wide)} cases; seconds are medians\n{shown}"
+
+
+def binned(found: pd.DataFrame) -> str:
+    """Errors of the methods that have no loss, next to the others, over the cases that all of them have."""
+    told = []
+    for error, name in (("tl ece", "top-label binning"), ("cw ece", "class-wise binning")):
+        wide = found.pivot(index=["case", "seed"], columns="peer", values=error)
+        kept = [each for each in wide.columns if wide[each].notna().mean() > 0.5]
+        if name in kept:
+            wide = wide[kept].dropna()
+            rows = pd.DataFrame({error: wide.mean(), "rank": wide.rank(axis=1).mean()}).sort_values("rank")
+            shown = rows.rename_axis(None).to_string(float_format=lambda value: f"{value:.4f}")
+            told.append(f"{error}, {len(wide)} cases\n{shown}")
+    return "\n\n".join(told)
+
+
+def failures(found: pd.DataFrame) -> list[str]:
+    """Where `calibrate` is not first in mean rank of the log loss, or within a standard error of it, or does harm."""
+    wide = found.pivot(index=["case", "seed"], columns="peer", values="log loss")
+    wide = wide[[name for name in wide.columns if wide[name].notna().mean() > 0.5]].dropna()
+    places = wide.rank(axis=1)
+    first = places.mean().idxmin()
+    behind = places["calibrate"] - places[first]
+    told = []
+    if behind.mean() > behind.sem():
+        told.append(f"rank {places['calibrate'].mean():.2f}, behind {first} with {places[first].mean():.2f}")
+    if "keep the model" in wide and (wide["calibrate"] - wide["keep the model"]).mean() > MOST_HARM:
+        told.append("worse than the model in the mean")
+    return told
+
+
+def kept_lines(found: Iterable[Case]) -> list[dict[str, Any]]:
+    """Losses of the models as they are, where no file of peers has them."""
+    lines = []
+    for case in found:
+        scores = np.log(np.maximum(case.test, 2.0**-52)) if case.kind == "probability" else case.test
+        e = np.exp(scores - scores.max(axis=1, keepdims=True))
+        told = losses(e / e.sum(axis=1, keepdims=True), case.test_labels)
+        line = {"source": case.source, "case": case.name, "seed": case.seed, "peer": "keep the model", "seconds": 0.0}
+        lines.append(line | dict(zip(LOSSES, told, strict=True)))
+    return lines
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="the data sets that ship with scikit-learn")
+    parser.add_argument("--cache", type=Path, help="folder that keeps the scores of base models")
+    parser.add_argument("--store", type=Path, help="CSV file that the lines are added to")
+    parser.add_argument("--read", nargs="+", type=Path, help="CSV files of lines; nothing is run")
+    parser.add_argument("--gate", action="store_true", help="exit code 1 unless `calibrate` is first and does no harm")
+    parser.add_argument("--sources", nargs="+", choices=["deep net", "cover type", "uci"])
+    parser.add_argument("--methods", nargs="+", choices=list(OURS), default=list(OURS))
+    given = parser.parse_args()
+    if given.read:
+        found = pd.concat([pd.read_csv(file) for file in given.read]).drop_duplicates(KEY)
+    else:
+        pool = list(shipped_cases(given.cache) if given.quick else cases(True, given.cache))
+        pool = [case for case in pool if given.sources is None or case.source in given.sources]
+        found = pd.concat([run(pool, given.methods, given.store), pd.DataFrame(kept_lines(pool))])
+    for source, part in found.groupby("source"):
+        print(f"\n{table(source, part)}")
+    print(f"\n{table('all', found)}\n\n{binned(found)}")
+    if "calibrate" not in set(found["peer"]):
+        return
+    missed = failures(found)
+    fine = "calibrate is first in mean rank of the log loss, or within a standard error of it, and does no harm"
+    print("\n" + "\n".join(missed or [fine]))
+    if given.gate and missed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Axes beside, below or in the place of others: for counts, and for small multiples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from calibrant.displays.style import figure_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def panel_below(ax: Axes) -> Axes:
+    """Axes for counts in the lower part of the place that ``ax`` had, with its horizontal axis."""
+    figure, place = figure_of(ax), ax.get_subplotspec()
+    if place is not None:
+        parts = place.subgridspec(2, 1, height_ratios=(4.2, 1.0), hspace=0.0)
+        ax.set_subplotspec(parts[0])
+        return figure.add_subplot(parts[1], sharex=ax)
+    box = ax.get_position(original=True)
+    ax.set_position((box.x0, box.y0 + 0.24 * box.height, box.width, 0.76 * box.height))
+    return figure.add_axes((box.x0, box.y0, box.width, 0.17 * box.height), sharex=ax)
+
+
+def panel_beside(ax: Axes) -> Axes:
+    """Axes for counts in the right part of the place that ``ax`` had, with its vertical axis."""
+    figure, place = figure_of(ax), ax.get_subplotspec()
+    if place is not None:
+        # Without a layout that makes room for the labels of ticks, the room is left beforehand.
+        apart = 0.12 if figure.canvas.figure.get_layout_engine() is None else 0.0
+        parts = place.subgridspec(1, 2, width_ratios=(3.0, 1.0), wspace=apart)
+        ax.set_subplotspec(parts[0])
+        return figure.add_subplot(parts[1], sharey=ax)
+    box = ax.get_position(original=True)
+    ax.set_position((box.x0, box.y0, 0.73 * box.width, box.height))
+    return figure.add_axes((box.x0 + 0.76 * box.width, box.y0, 0.24 * box.width, box.height), sharey=ax)
+
+
+def panels_under(ax: Axes, count: int, across: int) -> list[Axes]:
+    """So many axes, ``across`` in a row, in the place of ``ax``, which keeps a strip on top for words alone."""
+    figure, place = figure_of(ax), ax.get_subplotspec()
+    down = -(-count // across)
+    ax.set_axis_off()
+    ax.set_xticks([])
+    ax.set_yticks([])
+    if place is not None:
+        # Without a layout that makes room for words, the room is left beforehand.
+        loose = figure.canvas.figure.get_layout_engine() is None
+        strip, apart = (max(0.28 * down, 0.5), 0.45) if loose else (0.16, 0.08)
+        parts = place.subgridspec(2, 1, height_ratios=(strip, float(down)), hspace=0.0)
+        ax.set_subplotspec(parts[0])
+        grid = parts[1].subgridspec(down, across, hspace=apart, wspace=0.25 if loose else 0.06)
+        return [figure.add_subplot(grid[j // across, j % across]) for j in range(count)]
+    box = ax.get_position(original=True)
+    height, width = 0.86 * box.height / down, box.width / across
+    ax.set_position((box.x0, box.y0 + 0.92 * box.height, box.width, 0.08 * box.height))
+    corners = [(box.x0 + width * (j % across), box.y0 + height * (down - 1 - j // across)) for j in range(count)]
+    return [figure.add_axes((x, y, 0.9 * width, 0.72 * height)) for x, y in corners]

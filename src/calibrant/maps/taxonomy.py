@@ -1,0 +1,266 @@
+"""A tree of classes: which nodes a label belongs to, and the path from a leaf up to the root."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays.errors import InputError
+from calibrant.arrays.keys import LONGEST_KEY, key_text, plain_text, read_keys
+from calibrant.arrays.labels import label_column
+
+MOST_LEVELS = 64
+"""Levels below the root; real taxonomies have two to twenty."""
+
+IMPLICIT_ROOT = "root"
+
+
+class Taxonomy:
+    r"""Classes as the nodes of a tree: a row that belongs to a node belongs to each of its ancestors.
+
+    With :math:`a(y)` the ancestors of the node y, itself included, "the row belongs to v" is the event
+    :math:`v \in a(Y)`, where the label Y is the narrowest node of the row, an inner one if it belongs to none of that
+    node's children (000 section 4.3).
+
+    Parameters
+    ----------
+    parents : mapping from node to parent
+        Text, whole numbers or truth values. Several nodes whose parent is None lie beneath a root that has no entry of
+        its own; a single one is the root itself. A parent that is no key is the root, if there is just one such.
+    root : optional
+        Name of the root, where the mapping leaves it open; ``"root"`` by default. A row labelled so belongs to no node.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+        All nodes but the root, in the order of the mapping; codes are places in it, and the root's code is -1.
+    parents, depths : ndarray
+        Code of each node's parent; levels from the root, which is at 0.
+    leaves : tuple of str
+        Nodes without children, in the order of ``nodes``.
+    paths : ndarray of shape (nodes + 1, depth)
+        Codes on the way down to each node, the broadest first, then -1; the last row, of the root, is all -1.
+
+    Notes
+    -----
+    Edges: a cycle, a parent that is not there, a name given twice and fewer than two leaves are refused.
+    Cost: O(nodes x depth).
+
+    Examples
+    --------
+    >>> news = Taxonomy({"sports": None, "economy": None, "tennis": "sports", "football": "sports",
+    ...                  "stocks": "economy", "energy": "economy", "solar": "energy", "coal": "energy"})
+    >>> news
+    Taxonomy(8 nodes beneath 'root', 5 leaves, 3 levels)
+    >>> news.ancestors("solar"), news.path("solar")
+    (('solar', 'energy', 'economy'), ('economy', 'energy', 'solar'))
+    """
+
+    def __init__(self, parents: Mapping[Any, Any], root: Any = None) -> None:
+        given = _read(parents)
+        self.root = _root(given, None if root is None else _name(root))
+        given.pop(self.root, None)
+        self.nodes = tuple(given)
+        self._codes = {name: code for code, name in enumerate(self.nodes)}
+        above = [-1 if up in (None, self.root) else self._codes[up] for up in given.values()]
+        self.parents = _frozen(np.array(above, dtype=np.int64))
+        self.depths, self.paths = _levels(self.nodes, self.parents)
+        inner = set(above)
+        self.leaves = tuple(name for code, name in enumerate(self.nodes) if code not in inner)
+        if len(self.leaves) < 2:
+            raise InputError("a taxonomy needs two leaves or more: add the nodes that it divides its classes into")
+
+    @property
+    def depth(self) -> int:
+        """Number of levels below the root."""
+        return int(self.paths.shape[1])
+
+    def code(self, node: Any) -> int:
+        """Place of a node in ``nodes``; -1 for the root."""
+        name = _name(node)
+        if name != self.root and name not in self._codes:
+            raise InputError(f"{name!r} is no node of the taxonomy: its nodes are {_shown(self.nodes)}")
+        return self._codes.get(name, -1)
+
+    def path(self, node: Any) -> tuple[str, ...]:
+        """The nodes from just below the root down to ``node``."""
+        return tuple(self.nodes[code] for code in self.paths[self.code(node)].tolist() if code >= 0)
+
+    def ancestors(self, node: Any) -> tuple[str, ...]:
+        """The nodes from ``node`` itself up to just below the root."""
+        return self.path(node)[::-1]
+
+    @cached_property
+    def membership(self) -> NDArray[np.bool_]:
+        """Whether a leaf (row) belongs to a node (column)."""
+        out = np.zeros((len(self.leaves), len(self.nodes) + 1), dtype=bool)
+        codes = np.array([self._codes[leaf] for leaf in self.leaves])
+        np.put_along_axis(out, self.paths[codes], True, axis=1)
+        return out[:, :-1]
+
+    def beneath(self, node: Any) -> tuple[str, ...]:
+        """The leaves that belong to a node; all of them for the root."""
+        code = self.code(node)
+        if code < 0:
+            return self.leaves
+        return tuple(leaf for leaf, there in zip(self.leaves, self.membership[:, code], strict=True) if there)
+
+    def codes(self, y: Any) -> NDArray[np.intp]:
+        """Code of each row's label, which may be an inner node; -1 for the root.
+
+        Examples
+        --------
+        >>> tree = Taxonomy({"animal": None, "vehicle": None, "cat": "animal", "dog": "animal"})
+        >>> tree.codes(["dog", "animal", "root"]).tolist()
+        [3, 0, -1]
+        """
+        refuse_several(y)
+        keys = read_keys(label_column(y, "y"), "y")
+        unknown = sorted(set(keys.names) - set(self._codes) - {self.root})
+        if unknown:
+            raise InputError(f"y has the label {unknown[0]!r}, which is no node: the nodes are {_shown(self.nodes)}")
+        return keys.among(self.nodes)
+
+    def belongs(self, labels: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.bool_]:
+        r"""Whether each label's row belongs to the node beside it, :math:`v \in a(y)`; both as codes.
+
+        Every row belongs to the root.
+        """
+        level = np.where(nodes < 0, 0, self.depths[nodes] - 1)
+        return np.asarray((nodes < 0) | (self.paths[labels, level] == nodes))
+
+    def to_dict(self) -> dict[str, str]:
+        """The mapping from node to parent, from which the same tree is built."""
+        return {
+            name: self.root if up < 0 else self.nodes[up] for name, up in zip(self.nodes, self.parents, strict=True)
+        }
+
+    def __eq__(self, other: object) -> bool:
+        """Same nodes in the same order, same parents, same root."""
+        if not isinstance(other, Taxonomy):
+            return NotImplemented
+        return self.root == other.root and list(self.to_dict().items()) == list(other.to_dict().items())
+
+    def __hash__(self) -> int:
+        """Hash of nodes and root."""
+        return hash((self.root, self.nodes, self.parents.tobytes()))
+
+    def __repr__(self) -> str:
+        """Its size."""
+        levels = f"{self.depth} level{'' if self.depth == 1 else 's'}"
+        return f"Taxonomy({len(self.nodes)} nodes beneath {self.root!r}, {len(self.leaves)} leaves, {levels})"
+
+
+def as_taxonomy(given: Any) -> Taxonomy:
+    """A taxonomy, or the mapping that makes one.
+
+    Examples
+    --------
+    >>> as_taxonomy({"cat": "animal", "dog": "animal"}).root
+    'animal'
+    """
+    if isinstance(given, Taxonomy):
+        return given
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"taxonomy must be a Taxonomy or a mapping from each node to its parent, got {type(given).__name__}: "
+            'pass for instance {"cat": "animal", "dog": "animal"}'
+        )
+    return Taxonomy(given)
+
+
+def refuse_several(y: Any) -> None:
+    """Refuse labels that name several nodes in a row: a path has one end."""
+    a = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
+    several = np.zeros(0, dtype=bool)
+    if a.ndim == 2 and a.shape[1] > 1:
+        several = np.ones(len(a), dtype=bool)
+    elif a.ndim == 1 and a.dtype.kind == "O":
+        several = np.array([not isinstance(item, str) and _holds_items(item) for item in a.tolist()], dtype=bool)
+    if several.any():
+        raise InputError(
+            f"y names several nodes in row {int(several.argmax())}, and a path ends in one: pass the narrowest node of "
+            "each row; rows of several branches are one yes-or-no problem for each node"
+        )
+
+
+def _holds_items(item: Any) -> bool:
+    return isinstance(item, Sequence | set | frozenset | np.ndarray) and not isinstance(item, bytes)
+
+
+def _name(value: Any) -> str:
+    text = key_text(value, "a taxonomy")
+    if not text or len(text) > LONGEST_KEY or not plain_text(text):
+        raise InputError(f"{value!r} cannot name a node: use text of 1 to {LONGEST_KEY:,} characters or whole numbers")
+    return text
+
+
+def _read(parents: Mapping[Any, Any]) -> dict[str, str | None]:
+    """The mapping with names as text."""
+    if not isinstance(parents, Mapping):
+        raise InputError(f"parents must be a mapping from each node to its parent, got {type(parents).__name__}")
+    given: dict[str, str | None] = {}
+    for node, up in parents.items():
+        name = _name(node)
+        if name in given:
+            raise InputError(f"the node {name!r} is there twice, as a number and as text: rename one of them")
+        if isinstance(up, list | tuple | set | frozenset):
+            raise InputError(f"the node {name!r} has several parents, and a tree gives it one: pass one of them")
+        given[name] = None if up is None else _name(up)
+    return given
+
+
+def _root(given: Mapping[str, str | None], named: str | None) -> str:
+    """Name of the root: as it was said, the only node or parent that can be it, or the implicit one."""
+    tops = [name for name, up in given.items() if up is None]
+    absent = {up: name for name, up in given.items() if up is not None and up not in given}
+    if named is None and len(absent) == 1 and not tops:
+        return next(iter(absent))
+    orphans = {up: name for up, name in absent.items() if up != named}
+    if orphans:
+        up, name = next(iter(orphans.items()))
+        raise InputError(f"the node {name!r} has the parent {up!r}, which is no node: add {up!r} with its own parent")
+    if not given:
+        raise InputError("a taxonomy needs nodes: pass a mapping from each node to its parent")
+    if named is None and len(tops) == 1:
+        return tops[0]
+    root = IMPLICIT_ROOT if named is None else named
+    if given.get(root) is not None or (root in given and len(tops) > 1):
+        raise InputError(f"the root would be called {root!r}, as one of the nodes is: pass root= another name")
+    return root
+
+
+def _levels(nodes: tuple[str, ...], parents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Levels and paths, from the root downwards; a node that is never reached is in a cycle."""
+    children: list[list[int]] = [[] for _ in range(len(nodes) + 1)]
+    for code, up in enumerate(parents.tolist()):
+        children[up].append(code)
+    levels = [children[-1]]
+    while levels[-1] and len(levels) <= MOST_LEVELS:
+        levels.append(list(chain.from_iterable(children[code] for code in levels[-1])))
+    if levels[-1]:
+        raise InputError(f"the taxonomy has more than {MOST_LEVELS} levels: leave out nodes with one child")
+    depths = np.zeros(len(nodes), dtype=np.int64)
+    paths = np.full((len(nodes) + 1, len(levels) - 1), -1, dtype=np.int64)
+    for depth, level in enumerate(levels[:-1]):
+        depths[level] = depth + 1
+        paths[level] = paths[parents[level]]
+        paths[level, depth] = level
+    if (depths == 0).any():
+        lost = nodes[int((depths == 0).argmax())]
+        raise InputError(f"the node {lost!r} never reaches the root, its parents run in a circle: correct one of them")
+    return _frozen(depths), _frozen(paths)
+
+
+def _frozen(a: NDArray[np.int64]) -> NDArray[np.int64]:
+    a.setflags(write=False)
+    return a
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

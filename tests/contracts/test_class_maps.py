@@ -1,0 +1,368 @@
+"""What every kind of map of several classes keeps: generated over `maps.CLASS_KINDS` and a table of samples."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import sqlite3
+from contextlib import closing
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calibrant as cb
+from calibrant.export import class_proof
+from calibrant.export.class_document import ClassCalibration
+from calibrant.export.class_proof import exact_rows, proof_matrix
+from calibrant.export.class_proven import prove_class_model, prove_class_sql
+from calibrant.export.class_sql import class_columns, class_sql
+from calibrant.export.document import read
+from calibrant.export.errors import DocumentError
+from calibrant.export.proven import session_of
+from calibrant.export.region_onnx import class_onnx
+from calibrant.export.running import engine_of
+from calibrant.maps import (
+    CLASS_KINDS,
+    BetaMap,
+    ClassMap,
+    ComposeMap,
+    IdentityMap,
+    LogitAffineMap,
+    PerClassMap,
+    PiecewiseLinearMap,
+    SimplexBinsMap,
+    SoftmaxMap,
+    StepMap,
+    TopMap,
+)
+from calibrant.maps.classes import LARGEST_LOGIT
+from calibrant.maps.paths import PathMap
+from calibrant.maps.simplex import region_count
+from calibrant.maps.taxonomy import Taxonomy
+
+RNG = np.random.default_rng(21)
+AB, ABC = ("a", "b"), ("größe 数", "it's", "x 3")
+ODD = ("it's", 'a "quote"', "back\\slash", "größe 数 🙂", " padded ", "${x} $1 {x} %s", "a;b`c", "-- no")
+TREE = Taxonomy({"animal": None, "cat": "animal", "dog": "animal", "ship": None, "bird": "animal", "owl": "bird"})
+
+
+def steps(knots: int) -> StepMap:
+    return StepMap(np.unique(RNG.random(knots)), RNG.random(knots + 1).round(3))
+
+
+def mixed() -> tuple[Any, ...]:
+    return (
+        StepMap([0.1, 0.4], [0.05, 0.2, 0.9]),
+        LogitAffineMap(1.3, -0.4),
+        BetaMap(0.7, 1.4, 0.2),
+        PiecewiseLinearMap([0.1, 0.4, 0.9], [0.2, 0.3, 0.8]),
+        ComposeMap((LogitAffineMap(0.8, 0.1), StepMap([0.3, 0.6], [0.1, 0.4, 0.7]))),
+        IdentityMap(),
+        LogitAffineMap(3.0, -1.5, "score"),
+        ComposeMap((LogitAffineMap(1.8, 0.1), StepMap([0.3], [0.1, 0.7]))),
+    )
+
+
+def simplex(scheme: str, size: int, classes: tuple[str, ...], on: str = "probability") -> SimplexBinsMap:
+    table = RNG.dirichlet(np.ones(len(classes)), region_count(scheme, len(classes), size))
+    wanted = size if scheme == "projection" else 0
+    directions = RNG.normal(size=(wanted, len(classes)))
+    if wanted > 1:
+        directions[::2] = -np.eye(len(classes))[np.arange(len(directions[::2])) % len(classes)]
+    thresholds = np.where(np.arange(wanted) % 2, 0.1, -0.6) * RNG.random(wanted).round(2)
+    return SimplexBinsMap(classes, scheme, size, directions.reshape(-1), thresholds, table.reshape(-1), on)
+
+
+def path(on: str = "probability") -> PathMap:
+    """Leaves cat, dog (which share cuts on the leaf), ship (no cut) and owl (cuts on the node and on its ancestors)."""
+    return PathMap(
+        TREE.leaves,
+        TREE.nodes,
+        TREE.parents,
+        TREE.root,
+        groups=[0, 0, 1, 2],
+        sizes=[2, 0, 3],
+        levels=[1, 1, 0, 2, 1],
+        cuts=[0.4, 0.7, 0.5, 0.35, 0.6],
+        rates=[0.6, 0.3, 0.7, 0.5, 0.9, 0.8, 0.95, 0.9, 0.5, 0.2, 0.9, 0.8, 0.3, 0.9, 0.85, 0.4, 0.97, 0.9, 0.88],
+        on=on,
+    )
+
+
+def flat_path() -> PathMap:
+    tree = Taxonomy({"a": None, "b": None})
+    return PathMap(
+        tree.leaves, tree.nodes, tree.parents, tree.root, [1, 0], [1, 0], [0], [0.6], [0.2, 0.7, 0.5], "logit"
+    )
+
+
+SAMPLES: dict[str, list[ClassMap]] = {
+    "softmax": [
+        SoftmaxMap(AB, [2.0], [], "probability", 1e-9),
+        SoftmaxMap(ABC, [0.7], [], "logit", 0.5),
+        SoftmaxMap(ABC, [0.7, 1.4, -0.2], [0.1, -2.0, 0.0], "probability", 2.0**-32),
+        SoftmaxMap(ODD, RNG.normal(size=64), RNG.normal(size=8), "probability", 1e-6),
+        SoftmaxMap(ODD, RNG.normal(size=64), [], "logit", 1e-6),
+        SoftmaxMap(AB, [0.0], [], "logit", 0.1),
+        SoftmaxMap(ABC, [LARGEST_LOGIT, -LARGEST_LOGIT, 1e-300], [0.0, LARGEST_LOGIT, -1.0], "logit", 0.1),
+        SoftmaxMap(ABC, [30.0], [1e5, 0.0, -1e5], "probability", 1e-300),
+    ],
+    "per-class": [
+        PerClassMap(AB, (StepMap([0.5], [0.2, 0.6]), StepMap([], [0.3])), "probability", False),
+        PerClassMap(ABC, (steps(15), steps(3), steps(40)), "probability", False),
+        PerClassMap(ABC, (steps(15), steps(3), steps(40)), "probability", True),
+        PerClassMap(ODD, mixed(), "probability", True),
+        PerClassMap(ODD, mixed(), "logit", False),
+        PerClassMap(ODD, mixed(), "logit", True),
+        PerClassMap(AB, (StepMap([0.3], [0.0, 0.6]), StepMap([0.5], [0.0, 5e-324])), "probability", True),
+    ],
+    "top": [
+        TopMap(AB, 1, (StepMap([0.7], [0.6, 0.9]),), "probability"),
+        TopMap(ABC, 2, (steps(10), steps(20)), "probability"),
+        TopMap(ODD, 1, tuple(steps(j) for j in range(1, 9)), "probability"),
+        TopMap(ODD, 3, (mixed() * 3)[:24], "logit"),
+        TopMap(ABC, 3, (LogitAffineMap(1.1, 0.2), BetaMap(1.0, 1.2, 0.1), IdentityMap()), "logit"),
+    ],
+    "simplex-bins": [
+        simplex("projection", 6, ABC),
+        simplex("projection", 0, AB),
+        simplex("projection", 5, ODD, "logit"),
+        simplex("sierpinski", 3, ABC),
+        simplex("sierpinski", 1, ODD, "logit"),
+        simplex("grid", 4, ABC),
+        simplex("grid", 5, AB, "logit"),
+    ],
+    "path": [path(), path("logit"), flat_path()],
+}
+
+EVERY = [pytest.param(m, id=f"{kind}-{j}") for kind in sorted(SAMPLES) for j, m in enumerate(SAMPLES[kind])]
+every_map = pytest.mark.parametrize("map_", EVERY)
+
+
+def rows_for(map_: ClassMap) -> Any:
+    """Rows of every sort, without missing scores."""
+    rows = proof_matrix(map_)
+    return rows[~np.isnan(rows).any(axis=1)]
+
+
+def some_rows(map_: ClassMap, count: int = 50) -> Any:
+    return rows_for(map_)[-count:]
+
+
+def test_every_kind_has_a_sample_of_its_own_class():
+    assert set(SAMPLES) == set(CLASS_KINDS)
+    for kind, samples in SAMPLES.items():
+        assert samples
+        assert all(type(sample) is CLASS_KINDS[kind] and sample.kind == kind for sample in samples)
+
+
+# ------------------------------------------------------------------------------------------------------------ documents
+
+
+@every_map
+def test_json_keeps_every_bit(map_):
+    text = ClassCalibration(map_).to_json()
+    back = read(text)
+    assert back.map == map_
+    assert back.to_json() == text
+    rows = some_rows(map_)
+    assert back.map.apply(rows).tobytes() == map_.apply(rows).tobytes()
+    for field in fields(map_):
+        value = getattr(map_, field.name)
+        if isinstance(value, np.ndarray):
+            assert getattr(back.map, field.name).tobytes() == value.tobytes()
+
+
+@every_map
+def test_a_document_with_a_field_that_is_wrong_is_refused_or_read(map_):
+    body = json.loads(ClassCalibration(map_).to_json())
+    for name in [field.name for field in fields(map_)]:
+        for wrong in (None, [], "x", -1, 10**400, {"is": "step"}, [None], ["a", "a"], [1e300] * 3, True, [[1.0]]):
+            broken = copy.deepcopy(body)
+            broken["map"][name] = wrong
+            with_wrong = json.dumps(broken)
+            try:
+                found = read(with_wrong)
+            except DocumentError:
+                continue
+            assert found.map.apply(some_rows(found.map, 3)).shape == (3, len(found.map.outputs))
+        for lost in ({**body, "map": {k: v for k, v in body["map"].items() if k != name}},):
+            with pytest.raises(DocumentError):
+                read(json.dumps(lost))
+
+
+# ----------------------------------------------------------------------------------------------------------- arithmetic
+
+
+@every_map
+def test_nan_in_a_row_gives_nan_in_that_row_and_in_no_other(map_):
+    rows = some_rows(map_, 40)
+    clean = map_.apply(rows)
+    for column in range(rows.shape[1]):
+        dirty = rows.copy()
+        dirty[::3, column] = np.nan
+        for given in (dirty, dirty.astype(np.float32)):
+            found = map_.apply(given)
+            assert np.isnan(found[::3]).all()
+            if map_.kind != "path":  # there NaN says that it abstains
+                assert not np.isnan(np.delete(found, np.s_[::3], axis=0)).any()
+        np.testing.assert_array_equal(np.delete(map_.apply(dirty), np.s_[::3], axis=0), np.delete(clean, np.s_[::3], 0))
+
+
+@every_map
+def test_finite_rows_have_images_in_the_unit_interval(map_):
+    rows = rows_for(map_)
+    if map_.on == "probability":
+        rows = rows[(rows >= 0).all(axis=1) & (rows <= 1).all(axis=1)]
+    found = map_.apply(rows)
+    if map_.kind == "path":
+        assert (np.isfinite(found).sum(axis=1) >= 1).all()
+        found = found[np.isfinite(found)]
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+@pytest.mark.parametrize("map_", [p for p in EVERY if p.values[0].on == "logit"])
+def test_huge_logits_give_probabilities_without_a_warning(map_):
+    size = len(map_.classes)
+    rows = np.where(np.eye(size), 1.7e308, -1.7e308)
+    found = map_.apply(np.concatenate([rows, -rows, np.full((1, size), 1.7e308), rows / 1e9]))
+    assert ((found >= 0) & (found <= 1)).sum() >= len(found)
+    assert map_.kind == "path" or not np.isnan(found).any()
+
+
+@every_map
+def test_float32_is_the_rounded_double(map_):
+    single = some_rows(map_, 300).astype(np.float32)
+    out = map_.apply(single)
+    assert out.dtype == np.float32
+    double = map_.apply(single.astype(np.float64))
+    assert double.dtype == np.float64
+    rounded = double.astype(np.float32)
+    kept = ((rounded == 0) & (double > 0)) | ((rounded == 1) & (double < 1))
+    np.testing.assert_array_equal(out[~kept], rounded[~kept])
+    assert ((out[kept] > 0) & (out[kept] < 1)).all()
+
+
+@every_map
+def test_rows_are_independent_of_their_neighbours(map_):
+    rows = np.resize(some_rows(map_, 300), (40_000, len(map_.classes)))
+    whole = map_.apply(rows)
+    assert whole.shape == (40_000, len(map_.outputs))
+    for part in (slice(0, 1), slice(7, 13), slice(39_000, 40_000)):
+        np.testing.assert_allclose(map_.apply(rows[part]), whole[part], rtol=1e-14)
+    assert map_.apply(rows[:0]).shape == (0, len(map_.outputs))
+    with pytest.raises(ValueError, match="shape"):
+        map_.apply(rows[:, :1])
+    with pytest.raises(ValueError, match="shape"):
+        map_.apply(rows[0])
+
+
+# --------------------------------------------------------------------------------------------------------------- values
+
+
+@every_map
+def test_it_is_frozen_and_leaves_the_callers_array_alone(map_):
+    for field in fields(map_):
+        with pytest.raises(FrozenInstanceError):
+            setattr(map_, field.name, 0.5)
+        value = getattr(map_, field.name)
+        if isinstance(value, np.ndarray) and len(value):
+            with pytest.raises(ValueError, match="read-only"):
+                value[0] = 0.5
+    rows = some_rows(map_)
+    before = rows.copy()
+    rows.flags.writeable = False
+    assert not np.shares_memory(map_.apply(rows), rows)
+    assert rows.tobytes() == before.tobytes()
+
+
+@every_map
+@pytest.mark.parametrize(
+    "way",
+    [copy.copy, copy.deepcopy, lambda map_: pickle.loads(pickle.dumps(map_)), replace],
+    ids=["copy", "deepcopy", "pickle", "rebuild"],
+)
+def test_copies_are_equal_and_frozen(map_, way):
+    twin = way(map_)
+    assert twin == map_
+    assert hash(twin) == hash(map_)
+    test_it_is_frozen_and_leaves_the_callers_array_alone(twin)
+    assert twin.apply(some_rows(map_)).tobytes() == map_.apply(some_rows(map_)).tobytes()
+
+
+def test_different_maps_are_different_and_print_one_line():
+    every = [sample for samples in SAMPLES.values() for sample in samples]
+    assert len(set(every)) == len(every)
+    for i, a in enumerate(every):
+        assert [j for j, b in enumerate(every) if a == b] == [i]
+        assert repr(a).startswith(type(a).__name__)
+        assert "\n" not in repr(a)
+        assert len(repr(a)) < 200
+
+
+INVALID: list[tuple[type[ClassMap], tuple[Any, ...]]] = [
+    (SoftmaxMap, (("a",), [1.0], [], "logit", 0.1)),
+    (SoftmaxMap, (("a", "a"), [1.0], [], "logit", 0.1)),
+    (SoftmaxMap, (("a", ""), [1.0], [], "logit", 0.1)),
+    (SoftmaxMap, (("a", "b\0"), [1.0], [], "logit", 0.1)),
+    (SoftmaxMap, (("a", 3), [1.0], [], "logit", 0.1)),
+    (SoftmaxMap, (AB, [1.0], [], "odds", 0.1)),
+    (SoftmaxMap, (AB, [1.0], [], "logit", 0.0)),
+    (SoftmaxMap, (AB, [1.0], [], "logit", np.nan)),
+    (SoftmaxMap, (AB, [1.0, 2.0, 3.0], [], "logit", 0.1)),
+    (SoftmaxMap, (AB, [1.0], [0.0], "logit", 0.1)),
+    (SoftmaxMap, (AB, [np.nan], [], "logit", 0.1)),
+    (SoftmaxMap, (AB, [2 * LARGEST_LOGIT], [], "logit", 0.1)),
+    (PerClassMap, (AB, (IdentityMap(),), "probability", False)),
+    (PerClassMap, (AB, (IdentityMap(), 0.5), "probability", False)),
+    (PerClassMap, (AB, (IdentityMap(), IdentityMap()), "probability", 1)),
+    (PerClassMap, (AB, (IdentityMap(), SAMPLES["softmax"][0]), "probability", False)),
+    (TopMap, (AB, 0, (), "probability")),
+    (TopMap, (AB, 3, (IdentityMap(),) * 3, "probability")),
+    (TopMap, (AB, 1, (IdentityMap(),) * 3, "probability")),
+]
+
+
+@pytest.mark.parametrize(("cls", "arguments"), INVALID)
+def test_numbers_that_make_no_map_are_refused(cls, arguments):
+    with pytest.raises(ValueError, match=r"\w"):
+        cls(*arguments)
+
+
+# -------------------------------------------------------------------------------------------------------------- exports
+
+
+@every_map
+@pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
+def test_engines_at_hand_give_what_apply_gives(map_, dialect, monkeypatch):
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.setattr(class_proof, "RANDOM_ROWS", 3_000)
+    with closing(duckdb.connect() if dialect == "duckdb" else sqlite3.connect(":memory:")) as connection:
+        columns = [f"s{j}" for j in range(len(map_.classes))]
+        items = tuple(class_sql(map_, columns, dialect).values())
+        proof = prove_class_sql(map_, items, class_columns(map_, columns), engine_of(connection))
+    assert proof.scores > 3_000
+    if exact_rows(map_):
+        assert proof.equal == proof.scores
+
+
+@every_map
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_onnx_gives_what_apply_gives(map_, dtype):
+    onnx = pytest.importorskip("onnx")
+    model = class_onnx(map_, dtype)
+    onnx.checker.check_model(model, full_check=True)
+    proof = prove_class_model(map_, session_of(model.SerializeToString()))
+    assert proof.scores > 10_000
+    if exact_rows(map_):
+        assert proof.equal == proof.scores
+    assert class_onnx(map_, dtype).SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+
+
+def test_exports_are_the_same_objects_on_calibration_and_facade():
+    found = ClassCalibration(SAMPLES["top"][0])
+    assert set(found.to_sql()) == {"top 1", "top 1 label"}
+    assert cb.ClassCalibration is ClassCalibration

@@ -1,0 +1,110 @@
+"""Write golden documents of maps of several classes, and what they map to. Never overwrites a file.
+
+    PYTHONPATH=src:. python tests/documents/make_class_golden.py
+
+Every kind of map appears without a promise and with a refusal, and every kind of promise once as fitted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.documents.make_golden import write
+
+from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.hierarchy import PathCalibrator
+from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.export.class_document import ClassCalibration
+from calibrant.export.coding import FORMAT
+from calibrant.guarantees.certificates import IMPOSSIBLE, Refusal
+from calibrant.guarantees.provenance import ClassProvenance
+from calibrant.maps import (
+    BetaMap,
+    ClassMap,
+    IdentityMap,
+    LogitAffineMap,
+    PathMap,
+    PerClassMap,
+    PiecewiseLinearMap,
+    SimplexBinsMap,
+    SoftmaxMap,
+    StepMap,
+    Taxonomy,
+    TopMap,
+)
+
+GOLDEN = Path(__file__).parent / "golden" / "classes"
+NAMES = ("größe 数", "it's", "3")
+TREE = Taxonomy({"animal": None, "cat": "animal", "dog": "animal", "ship": None})
+LISTS: dict[str, Any] = {"groups": [0, 0, 1], "sizes": [2, 0], "levels": [0, 1], "cuts": [0.1 + 0.2, 0.7]}
+RATES = [0.6, 1 / 3, 0.7, 0.5, 0.9, 0.8, 0.95]
+STEPS = StepMap([5e-324, 0.2, 1 / 3, 0.75], [0.0, 0.1 + 0.2, 0.25, 0.7, 1.0])
+PARTS = (STEPS, LogitAffineMap(0.9, 0.1), PiecewiseLinearMap([0.1, 0.9], [0.2, 0.8]))
+
+MAPS: dict[str, ClassMap] = {
+    "softmax": SoftmaxMap(NAMES, [1 / 1.7], [], "logit", 1e-9),
+    "softmax-diagonal": SoftmaxMap(NAMES, [0.7, 1.4, -0.2], [0.1 + 0.2, -2.0, 0.0], "probability", 2.0**-32),
+    "softmax-matrix": SoftmaxMap(NAMES, np.arange(9) / 7, [], "logit", 1e-300),
+    "per-class": PerClassMap(NAMES, PARTS, "probability", False),
+    "per-class-normalised": PerClassMap(NAMES, (STEPS, BetaMap(0.7, 1.3, 0.2), IdentityMap()), "logit", True),
+    "top": TopMap(NAMES, 2, (STEPS, LogitAffineMap(0.9, 0.1)), "probability"),
+    "top-by-label": TopMap(NAMES, 1, PARTS, "logit"),
+    "simplex-bins-projection": SimplexBinsMap(
+        NAMES, "projection", 2, [-1, 0, 0, 0.1, 0.2, -0.3], [-0.5, 1 / 30], np.tile([0.25, 0.1, 0.65], 3), "probability"
+    ),
+    "simplex-bins-sierpinski": SimplexBinsMap(
+        NAMES, "sierpinski", 1, [], [], np.eye(3)[[0, 1, 2, 0]].ravel() * 0.7 + 0.1, "logit"
+    ),
+    "simplex-bins-grid": SimplexBinsMap(
+        NAMES, "grid", 2, [], [], np.eye(3)[[0, 1, 2, 0]].ravel() * 0.7 + 0.1, "probability"
+    ),
+    "path": PathMap(TREE.leaves, TREE.nodes, TREE.parents, TREE.root, **LISTS, rates=RATES, on="probability"),
+}
+
+
+def documents() -> dict[str, ClassCalibration]:
+    rng = np.random.default_rng(21)
+    p = rng.dirichlet([1.0, 2.0, 3.0], 900).round(3)
+    p[:, 2] = 1.0 - p[:, 0] - p[:, 1]
+    y = (rng.random(900)[:, None] > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
+    origin = ClassProvenance(
+        "by hand", "probability", 1000.5, np.array([300.5, 0.0, 700.0]), "importance", "grouped", "0" * 16, "0.1"
+    )
+    out = {}
+    for name, map_ in MAPS.items():
+        out[f"{name}.none"] = ClassCalibration(map_)
+        out[f"{name}.refusal"] = ClassCalibration(map_, origin, Refusal(IMPOSSIBLE))
+    leaves = np.array(TREE.leaves)
+    fitted = {
+        "top-label": TopLabelHistogramBinning(50).fit(p, y),
+        "class-wise": ClassWiseHistogramBinning(100).fit(p, y, weights="counts"),
+        "simplex": SimplexBinning(n_bins=5).fit(p, y, classes=range(3)),
+        "paths": PathCalibrator(TREE, 60).fit(p, leaves[y], classes=leaves),
+    }
+    return out | {f"fitted.{name}": each.calibration_ for name, each in fitted.items()}
+
+
+def probes() -> np.ndarray:
+    """Rows whose numbers are short in binary, corners and ties; they are rows of probabilities."""
+    whole = [[a, b, 16 - a - b] for a in range(17) for b in range(17 - a)]
+    return np.array(whole, dtype=np.float64) / 16.0
+
+
+def images(calibration: ClassCalibration) -> np.ndarray:
+    """Images of the probes."""
+    return np.asarray(calibration.map.apply(probes()))
+
+
+def hexes(calibration: ClassCalibration) -> list[str]:
+    """Images of the probes, by their bits."""
+    return [float(value).hex() for value in images(calibration).ravel()]
+
+
+def main() -> None:
+    write(GOLDEN / f"v{FORMAT}", documents(), hexes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""The automatic choice for several classes: what it takes, when it keeps the model, honest numbers, groups and time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from calibrant import (
+    BetaScaling,
+    ClassAutoCalibrator,
+    InputError,
+    Reduction,
+    Refusal,
+    TemperatureScaling,
+    VectorScaling,
+    calibrate,
+    load,
+)
+from calibrant.arrays.class_rows import check_class_rows
+from calibrant.calibrators.class_choosing import ClassCandidate, select_classes, settled
+from calibrant.calibrators.class_crossing import Given, Setting, Trials, row_losses
+from calibrant.calibrators.class_folds import ClassFolds
+from calibrant.calibrators.losses import Losses
+from calibrant.maps import SoftmaxMap
+
+
+def sample(n: int = 600, classes: int = 3, seed: int = 0, power: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and labels drawn from them; with a power above 1 the probabilities are too sure."""
+    rng = np.random.default_rng(seed)
+    right = rng.dirichlet(np.ones(classes), n)
+    y = (np.log(right) + rng.gumbel(size=right.shape)).argmax(axis=1)
+    said = right**power
+    return said / said.sum(axis=1, keepdims=True), y
+
+
+def log_loss(p: np.ndarray, y: np.ndarray) -> float:
+    return float(-np.log(p[np.arange(len(y)), y]).mean())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is chosen
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_calibrated_model_is_kept_and_a_wrong_one_is_not():
+    p, y = sample()
+    cal = calibrate(p, y)
+    assert isinstance(cal, ClassAutoCalibrator)
+    assert (cal.choice_, cal.state_) == ("identity", "kept")
+    np.testing.assert_allclose(cal.transform(p), p, atol=1e-9)
+    assert "Keep your model as it is" in str(cal)
+    sharp, y = sample(power=3.0)
+    cal = calibrate(sharp, y)
+    assert cal.state_ == "calibrated"
+    new, labels = sample(power=3.0, seed=1)
+    assert log_loss(cal.transform(new), labels) < log_loss(new, labels) - 0.2
+
+
+def test_the_rule_by_hand():
+    """Three columns of four rows; the second is better than the first in every row by the same: its error is 0."""
+    columns = np.array([[1.0, 1.0, 1.0, 1.0], [0.5, 0.5, 0.5, 0.5], [0.1, 0.9, 0.1, 0.8]])
+    products = np.einsum("jn,kn->jk", columns, columns)
+    losses = Losses(4.0, 4.0, columns.sum(axis=1), products, np.zeros((0, 4)))
+    assert settled(losses, 1, "log") == 1
+    # The third, as the default: 0.525 better than the first, with a standard error of 0.19, which is more than two.
+    gain, error = losses.difference(0, 2)
+    assert gain == pytest.approx(0.525)
+    assert gain > 2 * error
+    assert settled(losses, 2, "log") == 2
+    # As the only other thing, with an error so large that fewer than 200 rows keep the model, and more do not.
+    wide = np.array([[1.0, 1.0, 1.0, 1.0], [0.0, 2.0, 0.0, 1.9]])
+    found = [
+        Losses(n * 4.0, n * 4.0, n * wide.sum(axis=1), n * np.einsum("jn,kn->jk", wide, wide), np.zeros((0, 3)))
+        for n in (1, 100)
+    ]
+    assert [settled(each, 1, "log") for each in found] == [0, 1]
+
+
+def test_losses_by_hand():
+    p = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
+    np.testing.assert_allclose(row_losses(p, np.array([0, 0]), "log"), [np.log(2), 52 * np.log(2)])
+    # (1 - 1/2)^2 + 2 / 16 = 3/8, and 1 + 1 = 2
+    np.testing.assert_allclose(row_losses(p, np.array([0, 0]), "brier"), [0.375, 2.0])
+
+
+def test_the_honest_numbers_are_those_of_rows_that_were_not_seen():
+    """A map that knows the labels it was fitted to gains nothing on others."""
+    p, y = sample(300)
+    places = {row.tobytes(): label for row, label in zip(p, y, strict=True)}
+
+    class Knowing(SoftmaxMap):
+        """Certain about rows that it was fitted to."""
+
+    def fit(rows):
+        known = {row.tobytes() for row in rows.scores}
+
+        class Map(Knowing):
+            def apply(self, scores, groups=None):
+                out = np.array(scores)
+                for j, row in enumerate(scores):
+                    if row.tobytes() in known:
+                        out[j] = np.eye(3)[places[row.tobytes()]]
+                return out
+
+        return Map(rows.classes, np.ones(1), np.zeros(0), "probability", 1e-9)
+
+    rows = check_class_rows(p, y)
+    trials = Trials(rows, ClassFolds.of(rows), "log")
+    found = select_classes(
+        trials, [ClassCandidate.named("identity"), ClassCandidate("knowing", given=Given("k", fit))], 300
+    )
+    assert found.comparison.lines[1].change == pytest.approx(0.0, abs=1e-12)
+    assert found.change.value == pytest.approx(0.0, abs=1e-12)
+
+
+def test_numbers_after_agree_with_new_rows():
+    sharp, y = sample(1500, power=2.0)
+    cal = calibrate(sharp, y)
+    new, labels = sample(20_000, power=2.0, seed=9)
+    assert cal.after_.value == pytest.approx(log_loss(cal.transform(new), labels), abs=4 * cal.after_.se)
+    assert cal.change_.high < 0.0
+    assert cal.change_.value == pytest.approx(cal.after_.value - cal.before_.value)
+    assert cal.before_.value == pytest.approx(log_loss(sharp, y))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rows: weights, order, groups, time, frames
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_counts_are_repetition_and_order_does_not_matter():
+    p, y = sample(150, power=2.0)
+    counts = np.random.default_rng(1).integers(0, 4, len(y))
+    rows = np.random.default_rng(2).permutation(np.repeat(np.arange(len(y)), counts))
+    once = calibrate(p, y, counts, weights="counts")
+    often = calibrate(p[rows], y[rows])
+    assert once.choice_ == often.choice_
+    assert once.after_.value == pytest.approx(often.after_.value, abs=1e-5)
+    np.testing.assert_allclose(once.transform(p), often.transform(p), atol=1e-5)
+
+
+def test_groups_stay_together_and_time_walks_forward():
+    p, y = sample(400, power=2.0)
+    rows = np.repeat(np.arange(100), 4)
+    grouped = calibrate(p, y, groups=rows)
+    assert grouped.provenance_.sampling == "grouped"
+    assert isinstance(grouped.certificate(), Refusal)
+    forward = calibrate(p, y, time=np.arange(400))
+    assert forward.provenance_.sampling == "time-ordered"
+    assert np.isfinite(forward.after_.value)
+    with pytest.raises(InputError, match="groups and time cannot both split the rows"):
+        calibrate(p, y, groups=rows, time=np.arange(400))
+
+
+def test_repeated_groups_are_no_evidence():
+    """Forty rows, each twenty times: by rows the gain looks certain, by groups it does not."""
+    p, y = sample(40, power=1.5, seed=3)
+    rows = np.repeat(np.arange(40), 20)
+    by_rows, by_groups = calibrate(p[rows], y[rows]), calibrate(p[rows], y[rows], groups=rows)
+    assert by_rows.change_.high < 0.0
+    assert by_groups.choice_ == "identity"
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_frames_name_the_classes(frame, tmp_path):
+    p, y = sample(300, power=2.0)
+    names = np.array(["cat", "dog", "fox"])
+    cal = calibrate(frame(dict(zip(names, p.T, strict=True))), names[y])
+    swapped = frame({name: p[:, j] for j, name in reversed(list(enumerate(names)))})
+    out = cal.transform(swapped)
+    assert list(out.columns) == ["cat", "dog", "fox"]
+    np.testing.assert_allclose(np.asarray(out), cal.transform(p))
+    cal.save(tmp_path / "map.json")
+    np.testing.assert_array_equal(load(tmp_path / "map.json").transform(p), cal.transform(p))
+
+
+def test_two_columns_are_about_as_good_as_the_binary_choice():
+    p, y = sample(1500, 2, power=2.5)
+    new, labels = sample(10_000, 2, power=2.5, seed=5)
+    both = calibrate(p, y).transform(new)
+    one = calibrate(p[:, 1], y).transform(new[:, 1])
+    assert log_loss(both, labels) <= log_loss(np.column_stack([1 - one, one]), labels) + 0.005
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Edges and errors
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scores", "y", "why"),
+    [
+        ([[0.2, 0.8]], [1], "one class only"),
+        ([[0.2, 0.3, 0.5]] * 8, [0, 1, 2, 0, 1, 2, 0, 1], "8 rows are too few"),
+        ([[0.2, 0.3, 0.5]] * 50, [0] * 50, "one class only"),
+    ],
+)
+def test_where_nothing_can_be_compared_the_scores_pass_through(scores, y, why):
+    cal = calibrate(scores, y, classes=range(len(scores[0])))
+    assert cal.state_ == "uncalibrated"
+    assert str(cal).startswith("Uncalibrated: ")
+    assert why in str(cal)
+    np.testing.assert_allclose(cal.transform(scores), scores)
+
+
+def test_constant_absent_and_certain_scores_are_taken():
+    for scores, y in (
+        ([[1 / 3] * 3] * 60, [0, 1, 2] * 20),
+        ([[0.6, 0.4, 0.0]] * 60, [0, 1] * 30),
+        ([[1.0, 0.0, 0.0]] * 30 + [[0.0, 1.0, 0.0]] * 30, [0] * 25 + [2] * 5 + [1] * 30),
+    ):
+        p = calibrate(scores, y, classes=range(3)).transform(scores)
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(axis=1), 1.0)
+
+
+def test_own_candidates_are_compared_too():
+    p, y = sample(300, power=2.0)
+    reduced = Reduction("class-wise", BetaScaling(), normalised=True)
+    cal = calibrate(p, y, candidates=["temperature", VectorScaling(), reduced], loss="brier")
+    names = [line.name for line in cal.comparison_.lines]
+    assert names == ["identity", "temperature", "VectorScaling()", repr(reduced)]
+    assert all(np.isfinite(line.loss) for line in cal.comparison_.lines)
+    assert "Brier score" in str(cal.comparison_)
+    assert cal.choice_ in names
+
+
+def test_a_brief_account_is_printed():
+    sharp, y = sample(power=3.0)
+    cal = calibrate(sharp, y)
+    text = str(cal)
+    for told in ("600 rows of 3 classes", "Chose ", "takes the log loss of the others from", "No certificate"):
+        assert told in text
+    assert cal.comparison_.to_dict()["candidates"][0]["name"] == "identity"
+    assert isinstance(cal.setting_, Setting)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"by": [0] * 60}, "by cannot be combined with a matrix"),
+        ({"guarantee": (0.1, 0.1)}, "use TopLabelHistogramBinning"),
+        ({"positive": 1}, "pass classes, the labels in the order of the columns"),
+        ({"candidates": ["isotonic"]}, "names among 'identity', 'temperature'"),
+        ({"loss": "auc"}, "loss is 'auc', which is not an option"),
+        ({"cv": 1}, "cv must be a whole number"),
+    ],
+)
+def test_what_does_not_fit_a_matrix_is_refused(options, problem):
+    p, y = sample(60)
+    with pytest.raises(InputError, match=problem):
+        calibrate(p, y, **options)
+
+
+def test_classes_are_for_a_matrix():
+    with pytest.raises(InputError, match="classes are for a matrix"):
+        calibrate([0.1, 0.9], [0, 1], classes=[0, 1])
+
+
+def test_of_many_classes_a_temperature_or_a_vector_is_taken():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(600, 150)).astype(np.float32) * 3
+    y = (0.5 * z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    cal = calibrate(z[:300], y[:300], classes=range(150), kind="logit")
+    assert cal.choice_ in ("temperature", "vector")
+    simple = TemperatureScaling().fit(z[:300], y[:300], classes=range(150))
+    assert log_loss(cal.transform(z[300:]), y[300:]) < log_loss(simple.transform(z[300:]), y[300:]) + 0.05
+    assert "structured (up to 128 classes)" in str(cal)

@@ -1,0 +1,668 @@
+"""Reductions to binary problems: by hand, with rare classes, and the certificates that come out of them."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import calibrant
+from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.arrays.class_rows import check_class_rows
+from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binning import HistogramBinning
+from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.class_scaling import VectorScaling
+from calibrant.calibrators.parametric import BetaScaling, PlattScaling
+from calibrant.calibrators.reduction import Reduction
+from calibrant.export.document import read
+from calibrant.export.errors import DocumentError
+from calibrant.guarantees.bounds import clopper_pearson
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.class_certificates import ClassCertificate
+from calibrant.guarantees.issuing import gate
+from calibrant.guarantees.provenance import Sampling, Weighting
+from calibrant.maps import PerClassMap, TopMap
+from calibrant.maps.classes import softmax
+from calibrant.notions import ClassWise, Notion, TopKConfidence, TopKLabel, TopLabel
+
+Floats = NDArray[np.float64]
+
+# Six rows, three classes. Most likely: a a b b b c; right in rows 1, 3 and 5.
+# Second: b c a a a a (of equals the earlier one, in rows 5 and 6); right in rows 4 and 6.
+SIX = np.array([[0.5, 0.3, 0.2], [0.6, 0.1, 0.3], [0.2, 0.7, 0.1], [0.3, 0.6, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
+LABELS = np.array(["a", "b", "b", "a", "b", "a"])
+RATE = HistogramBinning(n_bins=1, extremes="mean")
+CLASSES = ("a", "b", "c")
+
+
+def rows_of(n: int, size: int = 3, seed: int = 0, *, tilt: float = 0.5) -> tuple[Floats, NDArray[Any]]:
+    """Scores that are too sure of themselves, and labels 0, 1, ..."""
+    rng = np.random.default_rng([seed, n, size])
+    p = rng.dirichlet(np.ones(size), n)
+    true = (1 - tilt) * p + tilt / size
+    return p, (np.cumsum(true, axis=1) < rng.random((n, 1))).sum(axis=1)
+
+
+def fitted(notion: Notion | str, calibrator: BinaryCalibrator = RATE, **options: Any) -> Reduction:
+    return Reduction(notion, calibrator, least=1, **options).fit(SIX, LABELS, classes=CLASSES)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Algorithms 5.1 to 5.7 on six rows by hand
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_confidence_is_the_share_of_rows_whose_top_class_is_right() -> None:
+    cal = fitted("confidence")
+    assert cal.transform(SIX).tolist() == [[3 / 6]] * 6
+    assert isinstance(cal.map_, TopMap)
+    assert not cal.map_.by_label
+
+
+def test_top_label_is_that_share_for_each_predicted_class() -> None:
+    # a: right in 1 of rows 1, 2; b: in 2 of rows 3, 4, 5; c: in none of row 6
+    cal = fitted("top-label")
+    assert cal.transform(SIX)[:, 0].tolist() == [1 / 2, 1 / 2, 2 / 3, 2 / 3, 2 / 3, 0.0]
+    assert cal.predict(SIX).tolist() == ["a", "a", "b", "b", "b", "c"], "the model's own class, whatever its share"
+    assert cal.named_ == {1: {"a": 2, "b": 3, "c": 1}}
+
+
+def test_class_wise_is_the_share_of_each_class() -> None:
+    # 3 of 6 rows are a, 3 are b, none is c
+    assert fitted("class-wise").transform(SIX).tolist() == [[3 / 6, 3 / 6, 0.0]] * 6
+
+
+def test_class_wise_rows_need_not_sum_to_one_and_normalised_ones_do() -> None:
+    # Two bins, below and from 0.5 on. a: 2 of 4, 1 of 2; b: 1 of 3 (rows 1, 2, 6), 2 of 3; c: none.
+    # Row 3 is below, above, below: 1/2 + 2/3 + 0 = 7/6; normalised 3/7, 4/7, 0.
+    halves = HistogramBinning(n_bins=2, strategy="width", extremes="mean")
+    plain, divided = (fitted("class-wise", halves, normalised=flag) for flag in (False, True))
+    assert plain.transform(SIX[2:3]) == pytest.approx(np.array([[1 / 2, 2 / 3, 0.0]]))
+    assert divided.transform(SIX[2:3]) == pytest.approx(np.array([[3 / 7, 4 / 7, 0.0]]))
+    assert divided.transform(SIX).sum(axis=1) == pytest.approx(np.ones(6))
+    refusal = divided.certificate()
+    assert isinstance(refusal, Refusal)
+    assert "divided by their sums" in refusal.reason
+    assert any("divided by their sums" in note for note in divided.notes_)
+    assert isinstance(plain.certificate(), ClassCertificate)
+
+
+def test_top_k_confidence_is_the_share_at_each_rank() -> None:
+    assert fitted(TopKConfidence(2)).transform(SIX) == pytest.approx(np.array([[3 / 6, 2 / 6]] * 6))
+
+
+def test_top_k_label_is_the_share_at_each_rank_for_each_class() -> None:
+    # second: a in rows 3 to 6, right in 4 and 6; b in row 1 and c in row 2, not right
+    cal = fitted(TopKLabel(2))
+    assert cal.transform(SIX)[:, 1].tolist() == [0.0, 0.0, 2 / 4, 2 / 4, 2 / 4, 2 / 4]
+    assert cal.transform(SIX)[:, 0].tolist() == fitted("top-label").transform(SIX)[:, 0].tolist()
+    assert cal.map_.outputs == ("top 1", "top 2")
+
+
+def test_canonical_calibration_is_refused_with_what_to_use() -> None:
+    with pytest.raises(InputError, match="class-wise"):
+        fitted("canonical")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a reduction is made of
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("calibrator", [HistogramBinning(4), PlattScaling(), BetaScaling()])
+def test_with_two_classes_a_column_is_what_the_binary_calibrator_makes_of_it(calibrator: BinaryCalibrator) -> None:
+    p, y = rows_of(400, 2)
+    alone = calibrator.fit(p[:, 1], y)
+    assert (
+        Reduction("class-wise", calibrator).fit(p, y).transform(p)[:, 1].tolist() == alone.transform(p[:, 1]).tolist()
+    )
+
+
+@pytest.mark.parametrize("notion", ["confidence", "top-label", "class-wise", TopKLabel(2)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_logits_give_what_their_softmax_gives_bit_for_bit(notion: Notion | str, dtype: type) -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(0, 2, (500, 4)).astype(dtype)
+    y = rng.integers(0, 4, 500)
+    p = softmax(z.astype(np.float64))
+    from_logits = Reduction(notion, HistogramBinning(5)).fit(z, y, kind="logit")
+    from_probabilities = Reduction(notion, HistogramBinning(5)).fit(p, y)
+    assert from_logits.map_.on == "logit"
+    assert from_logits.map_.maps == from_probabilities.map_.maps  # type: ignore[attr-defined]
+    assert from_logits.map_.apply(z.astype(np.float64)).tolist() == from_probabilities.transform(p).tolist()
+
+
+@pytest.mark.parametrize("kind", ["probability", "logit", "independent"])
+def test_the_problems_of_rows_are_those_of_their_probabilities(kind: Any) -> None:
+    rng = np.random.default_rng(2)
+    z = rng.normal(0, 1, (60, 40)) if kind == "logit" else rng.random((60, 40)).round(2)
+    z = z / z.sum(axis=1, keepdims=True) if kind == "probability" else z
+    rows = check_class_rows(z, rng.integers(0, 40, 60), classes=range(40), kind=kind)
+    p = softmax(z) if kind == "logit" else z
+    for notion in (TopLabel(), ClassWise(), TopKLabel(3), TopKConfidence(2)):
+        for found, expected in zip(notion.row_problems(rows), notion.problems(p), strict=True):
+            assert (found.claim, found.column) == (expected.claim, expected.column)
+            assert found.scores.tolist() == expected.scores.tolist()
+            assert found.events(rows.labels).tolist() == expected.events(rows.labels).tolist()
+
+
+@pytest.mark.parametrize("notion", ["top-label", "class-wise", "confidence"])
+def test_counts_are_repeated_rows_and_a_weight_of_zero_is_no_row(notion: str) -> None:
+    p, y = rows_of(200)
+    k = np.random.default_rng(3).integers(0, 4, 200)
+    cal = HistogramBinning(3)
+    repeated = Reduction(notion, cal).fit(np.repeat(p, k, axis=0), np.repeat(y, k), classes=range(3))
+    counted = Reduction(notion, cal).fit(p, y, k, weights="counts", classes=range(3))
+    assert counted.map_ == repeated.map_
+    assert str(counted.certificate()) == str(repeated.certificate())
+    weighted = Reduction(notion, cal).fit(p, y, k.astype(float), classes=range(3))
+    assert weighted.map_ == repeated.map_, "whole importance weights are read as repetition"
+    assert isinstance(weighted.certificate(), Refusal)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000))
+def test_the_order_of_rows_does_not_matter_and_that_of_classes_moves_columns(seed: int) -> None:
+    p, y = rows_of(80, 3, seed)
+    rng = np.random.default_rng(seed)
+    order, turn = rng.permutation(80), rng.permutation(3)
+    cal = Reduction("class-wise", HistogramBinning(3)).fit(p, y, classes=range(3))
+    assert Reduction("class-wise", HistogramBinning(3)).fit(p[order], y[order], classes=range(3)).map_ == cal.map_
+    turned = Reduction("class-wise", HistogramBinning(3)).fit(p[:, turn], y, classes=turn)
+    assert turned.transform(p[:, turn]).tolist() == cal.transform(p)[:, turn].tolist()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["AutoCalibrator", "BayesianBinning", "BetaScaling", "HistogramBinning", "IsotonicCalibrator", "LogitShift",
+     "PlattScaling", "SplineCalibrator", "TemperatureScaling", "VennAbers"],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+def test_every_binary_calibrator_goes_through_classes_that_are_rare_absent_or_always_right(name: str) -> None:
+    p, y = rows_of(120, 4, tilt=0.0)
+    y[p.argmax(axis=1) == 0] = 0  # always right
+    y[y == 3] = 2  # absent
+    for notion in ("top-label", "class-wise"):
+        cal = Reduction(notion, getattr(calibrant, name)(), least=10).fit(p, y, classes=range(4))
+        out = cal.transform(p)
+        assert np.isfinite(out).all()
+        assert ((out >= 0) & (out <= 1)).all()
+
+
+def test_what_is_no_binary_calibrator_is_refused() -> None:
+    for wrong in (calibrant.SegmentCalibrator(), PlattScaling, "platt", TopLabelHistogramBinning()):
+        with pytest.raises(InputError, match="calibrator must be one of a score alone"):
+            Reduction("top-label", wrong).fit(SIX, LABELS, classes=CLASSES)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"normalised": True}, "only class-wise"),
+        ({"rare": "drop"}, "rare is 'drop'"),
+        ({"least": 0}, "least must be"),
+        ({"notion": "top"}, "notion must be"),
+    ],
+)
+def test_wrong_options_are_refused_in_a_sentence(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Reduction(**{"calibrator": RATE} | options).fit(SIX, LABELS, classes=CLASSES)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Rare classes
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def skewed() -> tuple[Floats, NDArray[Any]]:
+    """240 rows predicted as a, 60 as b, 12 as c, 9 as d, none as e; right in two of three, except c: never."""
+    top = np.repeat([0, 1, 2, 3], [240, 60, 12, 9])
+    p = np.full((len(top), 5), 0.1)
+    p[np.arange(len(top)), top] = 0.6
+    y = np.where(np.arange(len(top)) % 3 < 2, top, 4)
+    y[0], y[1] = 2, 4  # every class has a row
+    return p, np.array(list("abcde"))[np.where(top == 2, 0, y)]
+
+
+def test_classes_that_few_rows_name_share_a_map_and_are_listed() -> None:
+    p, y = skewed()
+    cal = Reduction("top-label", RATE).fit(p, y)
+    by_class = [cal.map_.maps[j].values.tolist() for j in range(5)]  # type: ignore[attr-defined]
+    right = {name: int(((p.argmax(axis=1) == j) & (y == name)).sum()) for j, name in enumerate("abcde")}
+    shared = [(right["c"] + right["d"]) / 21]
+    assert by_class == [[right["a"] / 240], [right["b"] / 60], shared, shared, shared]
+    assert cal.named_[1] == {"a": 240, "b": 60, "c": 12, "d": 9, "e": 0}
+    assert cal.notes_[-1] == (
+        "classes predicted in fewer than 20 rows, 'c' (12), 'd' (9), 'e' (0): one map serves them, fitted to their 21 "
+        "rows together"
+    )
+    promise = cal.certificate()
+    assert isinstance(promise, ClassCertificate)
+    assert promise.columns.tolist() == [0, 1], "no promise about the pool: see docs/certificates/classes.md"
+    assert promise.left_out == ("classes predicted in fewer than 20 rows, 'c' (12), 'd' (9), 'e' (0)",)
+
+
+def test_where_even_the_pool_is_small_all_rows_make_its_map() -> None:
+    p, y = skewed()
+    kept = p.argmax(axis=1) < 3  # 12 rows of c are left of the pool
+    cal = Reduction("top-label", RATE).fit(p[kept], y[kept], classes=list("abcde"))
+    right = (np.array(list("abcde"))[p[kept].argmax(axis=1)] == y[kept]).mean()
+    assert cal.map_.maps[4].values.tolist() == [pytest.approx(right)]  # type: ignore[attr-defined]
+    assert cal.notes_[-1].endswith("fitted to the rows of all classes")
+
+
+def test_all_classes_may_be_rare() -> None:
+    cal = Reduction("top-label", RATE).fit(SIX, LABELS, classes=CLASSES)
+    assert cal.transform(SIX).tolist() == [[0.5]] * 6
+    assert str(cal.certificate()) == (
+        "No certificate: classes predicted in fewer than 20 rows, 'a' (2), 'b' (3), 'c' (1): nothing is promised about "
+        "classes that share a map, so use more rows."
+    )
+
+
+def test_a_rare_class_can_be_refused_with_its_count() -> None:
+    p, y = skewed()
+    with pytest.raises(InputError, match=r"class 'c' is predicted in 12 rows, fewer than 20: pass more rows"):
+        Reduction("top-label", RATE, rare="refuse").fit(p, y)
+    kept = [0, 1, 2, 3]  # classes that are predicted; second is a, or b where a is first
+    with pytest.raises(InputError, match="class 'c' is ranked 2 in 0 rows, fewer than 9"):
+        Reduction(TopKLabel(2), RATE, rare="refuse", least=9).fit(p[:, kept] + 0.025, np.where(y == "e", "a", y))
+
+
+def test_weights_count_by_what_they_are_worth() -> None:
+    p, y = skewed()
+    w = np.where(p.argmax(axis=1) == 1, np.where(np.arange(len(y)) == 240, 1e6, 1e-6), 1.0)  # b: worth one row
+    cal = Reduction("top-label", RATE).fit(p, y, w)
+    assert cal.named_[1]["b"] == pytest.approx(1.0, abs=1e-3)
+    assert "'b' (1)" in cal.notes_[-1]
+
+
+def test_notes_of_the_binary_fits_are_told_once_for_each_sort() -> None:
+    p, y = rows_of(900, 5)
+    notes = Reduction("top-label", calibrant.IsotonicCalibrator()).fit(p, y).notes_
+    assert [note for note in notes if "few for a map this rich" in note] == [
+        note for note in notes if note.startswith("class '0', class '1', class '2' and 2 more: ")
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Certificates
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_each_bin_has_the_same_share_of_alpha_and_the_exact_interval() -> None:
+    """600 and 300 rows in bins of 100: 6 and 3 bins, so each bin of both has alpha / 9."""
+    rng = np.random.default_rng(5)
+    top = np.repeat([0, 1], [600, 300])
+    u = rng.uniform(0.5, 1.0, 900)
+    p = np.where(np.arange(2) == top[:, None], u[:, None], 1 - u[:, None])
+    y = np.where(rng.random(900) < u, top, 1 - top)
+    cal = TopLabelHistogramBinning(100, extremes="mean").fit(p, y)
+    promise = cal.certificate(0.2)
+    assert isinstance(promise, ClassCertificate)
+    assert [part.alpha for part in promise.parts] == pytest.approx([0.2 * 6 / 9, 0.2 * 3 / 9])
+    for part in promise.parts:
+        low, high = clopper_pearson(part.events, part.rows, 0.2 / 9)
+        assert part.lower.tolist() == low.tolist()
+        assert part.upper.tolist() == high.tolist()
+    assert promise.epsilon == max(promise.epsilons.values()) == promise.error_bound
+    marginal = cal.certificate(0.2, mode="marginal")
+    assert isinstance(marginal, ClassCertificate)
+    assert [part.alpha for part in marginal.parts] == [0.2, 0.2], "a new row is predicted as one class"
+
+
+def test_a_marginal_class_wise_promise_is_for_all_classes_of_the_row() -> None:
+    p, y = rows_of(600)
+    each = ClassWiseHistogramBinning(100).fit(p, y)
+    promise = each.certificate(0.3, mode="marginal")
+    assert isinstance(promise, ClassCertificate)
+    assert [part.alpha for part in promise.parts] == pytest.approx([0.1] * 3)
+    assert "for all classes at once" in str(promise)
+    ranks = Reduction(TopKLabel(2), HistogramBinning(2)).fit(p, y).certificate(0.3, mode="marginal")
+    assert isinstance(ranks, ClassCertificate)
+    assert [part.alpha for part in ranks.parts] == pytest.approx([0.15] * 6)
+    whole = each.certificate(0.3)
+    assert isinstance(whole, ClassCertificate)
+    assert [part.alpha for part in whole.parts] == pytest.approx([0.1] * 3), "claims share rows, and alpha equally"
+    assert whole.error_bound == pytest.approx(np.mean([part.epsilon for part in whole.parts]))
+
+
+def test_the_promise_reads_as_one_sentence_and_says_what_is_left_out() -> None:
+    p, y = skewed()
+    with pytest.warns(CalibrantWarning, match="class 'b': fewer than 200 rows"):
+        cal = TopLabelHistogramBinning(60).fit(p, y)
+    assert str(cal.certificate()).splitlines() == [
+        "With confidence 90 %, for every class and each of its bins: among rows predicted as that class with that "
+        "probability, the true share of the class differs from the probability by at most 0.134.",
+        "  Worst: class 'b'; 1 of 2 hold within 0.064.",
+        "  The top-label calibration error is then at most 0.134 on what is covered.",
+        "  Basis: 321 rows, clopper-pearson intervals in 2 bins; Gupta 2023, Theorem 5.1; bins by Theorem 4.1, given "
+        "the edges.",
+        "  Not covered: classes predicted in fewer than 20 rows, 'c' (12), 'd' (9), 'e' (0).",
+        "  Not covered: 2 bins without a row.",
+        "  Assumes: the rows are independent draws from the population that the map will serve, and new to the model.",
+    ]
+    assert str(cal.certificate(mode="marginal")).startswith(
+        "For a new row, with probability at least 90 %: in the bin of its predicted class that it falls in, the true "
+        "share of that class differs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("notion", "said"),
+    [
+        ("confidence", "in every bin: among rows whose most likely class has that probability"),
+        ("class-wise", "for every class and each of its bins: among rows that give that class that probability"),
+        (TopKConfidence(2), "for every rank and each of its bins: among rows whose class of that rank"),
+        (TopKLabel(2), "for every rank and class and each of its bins: among rows where that class has that rank"),
+    ],
+)
+def test_every_notion_says_what_it_promises(notion: Notion | str, said: str) -> None:
+    p, y = rows_of(300)
+    cal = Reduction(notion, HistogramBinning(2)).fit(p, y)
+    assert said in str(cal.certificate())
+    marginal = str(cal.certificate(mode="marginal")).splitlines()[0]
+    assert "that it falls in, the " in marginal, "the proof is for the bin, not for the output"
+    assert "among" not in marginal
+
+
+def test_no_certificate_where_none_can_be() -> None:
+    p, y = rows_of(300)
+    assert "injective" in str(Reduction("top-label", PlattScaling()).fit(p, y).certificate())
+    cal = Reduction("class-wise", HistogramBinning(3)).fit(p, y)
+    assert "every look" in str(cal.certificate(bound="always-valid"))
+    grouped = Reduction("class-wise", HistogramBinning(3)).fit(p, y, groups=np.arange(300) % 7)
+    assert "groups=" in str(grouped.certificate())
+    with pytest.raises(InputError, match="alpha must lie"):
+        cal.certificate(0.0)
+    with pytest.raises(InputError, match="bound is 'exact'"):
+        cal.certificate(bound="exact")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", [TopLabelHistogramBinning(100), ClassWiseHistogramBinning(100)])
+def test_a_stored_promise_comes_back_as_it_was_and_only_with_its_map(method: Any, tmp_path: Path) -> None:
+    p, y = rows_of(900)
+    method.fit(p, y)
+    method.save(tmp_path / "cal.json")
+    loaded = calibrant.load(tmp_path / "cal.json")
+    assert loaded.map == method.map_
+    assert str(loaded.certificate) == str(method.certificate())
+    assert loaded.transform(p).tolist() == method.transform(p).tolist()
+    assert loaded.predict(p).tolist() == method.predict(p).tolist()
+    assert loaded.certificate(0.1) is loaded.certificate
+    with pytest.raises(InputError, match="alpha=0"):
+        loaded.certificate(0.2)
+    other = type(method)(90).fit(p, y)
+    assert not loaded.certificate.about(other.map_)
+    divided = Reduction("class-wise", HistogramBinning(3), normalised=True).fit(p, y)
+    assert not loaded.certificate.about(divided.map_)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("alpha", 0.01), ("epsilon", 0.001), ("n", 3), ("columns", [0, 0, 1]), ("columns", [0, 1, 7]), ("ranks", [1, 1]),
+     ("notion", "canonical"), ("mode", "marginal"), ("parts", []), ("classes", ["a", "b", "c"]), ("kind", "word"),
+     ("n", 901), ("n", 9000), ("kind", "logit"), ("kind", "independent"), ("notion", "confidence"),
+     ("notion", "class-wise"), ("notion", "top-k-confidence"), ("ranks", [2, 2, 2]),
+     ("frame_columns", ["x", "y", "z"])],
+)  # fmt: skip
+def test_a_document_whose_promise_contradicts_itself_is_refused(field: str, value: Any) -> None:
+    p, y = rows_of(900)
+    body = json.loads(TopLabelHistogramBinning(100).fit(p, y).calibration_.to_json())
+    read(json.dumps(body))
+    body["certificate"][field] = value
+    with pytest.raises(DocumentError):
+        read(json.dumps(body))
+
+
+@pytest.mark.parametrize(("notion", "other"), [("confidence", "top-label"), ("class-wise", "top-label")])
+def test_a_promise_of_one_notion_is_not_read_as_one_of_another(notion: str, other: str) -> None:
+    p, y = rows_of(300)
+    body = json.loads(Reduction(notion, HistogramBinning(2)).fit(p, y).calibration_.to_json())
+    body["certificate"]["notion"] = other
+    with pytest.raises(DocumentError, match="what the notion is about"):
+        read(json.dumps(body))
+
+
+def test_the_rows_of_the_parts_are_all_rows_where_nothing_is_left_out() -> None:
+    p, y = rows_of(900)
+    promise = TopLabelHistogramBinning(100).fit(p, y).certificate()
+    assert isinstance(promise, ClassCertificate)
+    assert sum(part.n + part.uncovered_rows for part in promise.parts) == promise.n == 900
+    for n in (899, 901):
+        with pytest.raises(ValueError, match="n must be those of the parts"):
+            replace(promise, n=n)
+    edges = replace(promise.parts[0], uncovered=np.zeros_like(promise.parts[0].uncovered))
+    with pytest.raises(ValueError, match="n must be those of the parts"):
+        replace(promise, parts=(edges, *promise.parts[1:]))
+    apart = TopLabelHistogramBinning(100, bins_from="part", random_state=0).fit(p, y).certificate()
+    assert isinstance(apart, ClassCertificate)
+    assert sum(part.n for part in apart.parts) < apart.n == 900, "some rows chose the edges"
+
+
+@pytest.mark.parametrize("weights", get_args(Weighting))
+@pytest.mark.parametrize("sampling", get_args(Sampling))
+def test_a_promise_is_carried_only_beside_rows_that_pass_the_gate(weights: Weighting, sampling: Sampling) -> None:
+    cal = TopLabelHistogramBinning(100).fit(*rows_of(900))
+    told = replace(cal.provenance_, weights=weights, sampling=sampling)
+    if gate(told) is None:
+        assert calibrant.ClassCalibration(cal.map_, told, cal.certificate()).certificate
+        return
+    with pytest.raises(ValueError, match="cannot carry this certificate"):
+        calibrant.ClassCalibration(cal.map_, told, cal.certificate())
+
+
+def test_a_promise_is_about_the_kind_of_its_map() -> None:
+    cal = ClassWiseHistogramBinning(100).fit(*rows_of(900))
+    promise = cal.certificate()
+    assert isinstance(promise, ClassCertificate)
+    assert promise.about(cal.map_)
+    assert not promise.about(replace(cal.map_, on="logit"))  # type: ignore[type-var]
+    assert not replace(promise, kind="logit").about(cal.map_)
+
+
+def test_fresh_rows_are_held_against_the_promise() -> None:
+    p, y = rows_of(3_000)
+    promise = TopLabelHistogramBinning(150).fit(p, y).certificate()
+    assert isinstance(promise, ClassCertificate)
+    fresh, labels = rows_of(3_000, seed=1)
+    held = promise.check(fresh, labels)
+    assert held
+    assert str(held).startswith("3,000 rows: no contradiction to the certificate.")
+    broken = promise.check(fresh, (fresh.argmax(axis=1) + 1) % 3, by_bin=True)
+    assert not broken
+    assert "contradicted in 3 of 3 classes; the worst, class " in str(broken)
+    few = promise.check(fresh[:5], labels[:5])
+    assert few
+    assert str(few).startswith("5 rows: too few to contradict the certificate, whatever they had shown.")
+    marginal = TopLabelHistogramBinning(150).fit(p, y).certificate(mode="marginal")
+    with pytest.raises(InputError, match="mode='simultaneous'"):
+        marginal.check(fresh, labels)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("notion", ["class-wise", TopKLabel(2), TopKConfidence(2)])
+def test_the_check_counts_the_calibration_rows_as_the_certificate_does(notion: Notion | str) -> None:
+    p, y = rows_of(400)
+    promise = Reduction(notion, HistogramBinning(4)).fit(p, y).certificate()
+    assert isinstance(promise, ClassCertificate)
+    for part, seen in zip(promise.parts, promise.check(p, y).parts, strict=True):
+        assert seen.rows.tolist() == part.rows.tolist()
+        assert seen.events.tolist() == part.events.tolist()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Histogram binning of classes
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_bins_are_so_many_as_the_rows_of_a_class_allow() -> None:
+    p, y = rows_of(2_000)
+    cal = TopLabelHistogramBinning(100).fit(p, y)
+    for each in cal.evidence_:
+        named = cal.named_[1][str(each.column)]
+        assert (each.bins.n > 0).sum() == named // 100
+    fixed = TopLabelHistogramBinning(n_bins=4).fit(p, y)
+    assert [(each.bins.n > 0).sum() for each in fixed.evidence_] == [4, 4, 4]
+
+
+def test_few_rows_of_a_class_or_a_bin_are_warned_of() -> None:
+    p, y = rows_of(450)
+    with pytest.warns(CalibrantWarning, match="fewer than 200 rows, where histogram binning"):
+        TopLabelHistogramBinning(50).fit(p, y)
+    with pytest.warns(CalibrantWarning, match="each class: fewer than 20 rows in a bin"):
+        ClassWiseHistogramBinning(10).fit(p, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ClassWiseHistogramBinning(50).fit(p, y)
+
+
+def test_a_bin_without_the_class_leans_on_its_share_and_not_on_one_half() -> None:
+    """Two hundred classes, 10 rows each: with one half in place of the share, rows would sum to about three."""
+    rng = np.random.default_rng(6)
+    size, n = 200, 2_000
+    z = rng.normal(0, 3, (n, size))
+    p = softmax(z)
+    y = (np.cumsum(p, axis=1) < rng.random((n, 1))).sum(axis=1)
+    out = ClassWiseHistogramBinning(100).fit(p, y, classes=range(size)).transform(p)
+    assert out.min() > 0.0
+    assert out.max() < 1.0
+    assert out.sum(axis=1).mean() == pytest.approx(1.0, abs=0.05)
+    halves = Reduction("class-wise", HistogramBinning(points_per_bin=100)).fit(p, y, classes=range(size))
+    assert halves.transform(p).sum(axis=1).mean() > 2.0
+    plain = ClassWiseHistogramBinning(100, extremes="mean").fit(p, y, classes=range(size))
+    assert plain.transform(p).min() == 0.0
+
+
+def test_an_absent_class_gets_a_small_probability_and_a_note() -> None:
+    p, y = rows_of(600)
+    y[y == 2] = 1
+    cal = ClassWiseHistogramBinning(100).fit(p, y, classes=range(3))
+    out = cal.transform(p)[:, 2]
+    assert 0.0 < out.min() <= out.max() < 1e-3  # 2 / 602 of two rows among 102
+    assert any("no row has the class '2'" in note for note in cal.notes_)
+
+
+def test_a_thousand_classes_from_few_rows() -> None:
+    rng = np.random.default_rng(7)
+    p = rng.dirichlet(np.full(1_000, 0.05), 300).astype(np.float32)
+    y = rng.integers(0, 1_000, 300)
+    top = Reduction("top-label", PlattScaling()).fit(p, y, classes=range(1_000))
+    assert np.isfinite(top.transform(p)).all()
+    assert top.predict(p).tolist() == p.argmax(axis=1).tolist()
+    assert "and 995 more: one map serves them, fitted to their 300 rows together" in top.notes_[-2]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_keep_the_names_of_classes(library: str) -> None:
+    frames = pytest.importorskip(library)
+    p, y = rows_of(900)
+    names = np.array(["cat", "dog", "emu"])
+    frame = frames.DataFrame({name: p[:, j] for j, name in enumerate(names)})
+    each = ClassWiseHistogramBinning(100).fit(frame, names[y])
+    turned = each.transform(frame[["emu", "cat", "dog"]])
+    assert list(turned.columns) == ["cat", "dog", "emu"]
+    assert np.asarray(turned).tolist() == each.transform(p).tolist()
+    top = TopLabelHistogramBinning(100).fit(frame, names[y])
+    assert list(top.transform(frame).columns) == ["top 1"]
+    assert top.predict(frame).tolist() == names[p.argmax(axis=1)].tolist()
+    promise = top.certificate()
+    assert isinstance(promise, ClassCertificate)
+    assert promise.check(frame, names[y]).n == 900
+
+
+def test_a_single_row_is_mapped_and_left_as_it_is() -> None:
+    row = SIX[2:3].copy()
+    assert fitted("class-wise", HistogramBinning(2)).transform(row).tolist() != row.tolist()
+    assert row.tolist() == SIX[2:3].tolist()
+
+
+def test_no_second_matrix_is_made() -> None:
+    rng = np.random.default_rng(8)
+    p = rng.dirichlet(np.full(100, 0.1), 20_000).astype(np.float32)
+    y = rng.integers(0, 100, 20_000)
+    for kind, scores in (("probability", p), ("logit", np.log(p + 1e-6))):
+        tracemalloc.start()
+        ClassWiseHistogramBinning(200).fit(scores, y, classes=range(100), kind=kind)  # type: ignore[arg-type]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2 * p.nbytes, (kind, peak / p.nbytes)
+
+
+def test_what_was_fitted_is_printed() -> None:
+    p, y = rows_of(900)
+    cal = ClassWiseHistogramBinning(100).fit(p, y)
+    printed = str(cal).splitlines()
+    assert printed[0] == "ClassWiseHistogramBinning() fitted to 900 rows of 3 classes, probability scores"
+    assert printed[1] == "  PerClassMap(3 classes): 27 bins of 99 to 100 rows"
+    assert isinstance(cal.map_, PerClassMap)
+    assert str(ClassWiseHistogramBinning(50)) == "ClassWiseHistogramBinning(points_per_bin=50), not fitted"
+    scaled = str(Reduction("class-wise", PlattScaling()).fit(p, y))
+    assert "PerClassMap(3 classes)\n" in scaled
+    assert "No certificate" in scaled
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What looks like a slip
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [VectorScaling(), Reduction("class-wise", PlattScaling())])
+def test_columns_in_another_order_than_the_classes_are_warned_of(method: Any) -> None:
+    p, y = rows_of(1_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method.fit(p, y)
+    said = (
+        r"the right class in only [\d.]+ % of the rows, and chance in [\d.]+ %: are the columns in the order of classes"
+    )
+    with pytest.warns(CalibrantWarning, match=said):
+        method.fit(p[:, [1, 2, 0]], y)
+    with pytest.warns(CalibrantWarning, match=said):
+        method.fit(p[:, [1, 2, 0]], y, np.full(1_000, 0.2))  # weights of one size are no fewer rows
+
+
+def test_a_model_without_skill_or_with_a_rare_class_too_often_is_not_taken_for_turned_columns() -> None:
+    rng = np.random.default_rng(11)
+    common = np.array(["a", "a", "a", "a", "a", "a", "a", "a", "b", "c"])[rng.integers(0, 10, 2_000)]
+    noise = rng.dirichlet([1.0, 1.0, 1.0], 2_000)
+    often = noise * np.where(common[:, None] == np.array(["a", "b", "c"]), 1.2, 1.0) * [0.2, 1.0, 1.0]
+    often /= often.sum(axis=1, keepdims=True)
+    named = np.array(["a", "b", "c"])[often.argmax(axis=1)]
+    assert (named == common).mean() < 0.3  # drawing by the shares of classes is right in 0.66
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for scores in (noise, often):
+            VectorScaling().fit(scores, common)
+        VectorScaling().fit(noise[:12, [1, 2, 0]], np.tile(["a", "b", "c"], 4))
+
+
+def test_softmax_maps_name_the_methods_that_carry_a_promise() -> None:
+    p, y = rows_of(300)
+    assert "use TopLabelHistogramBinning or ClassWiseHistogramBinning" in str(VectorScaling().fit(p, y).certificate())
+
+
+def test_labels_that_are_missing_or_named_are_asked_for() -> None:
+    p, _ = rows_of(10)
+    with pytest.raises(InputError, match=r"y is missing: .*calibrate\(scores, y\)"):
+        calibrant.calibrate(p)
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(p).assign(truth=0)
+    with pytest.raises(InputError, match=r"y='truth' looks like.*frame\[\[\.\.\.\]\].*frame\['truth'\]"):
+        calibrant.calibrate(table, "truth")
+    for names in ({"label": "truth"}, {"score": [0, 1, 2], "label": "truth"}):
+        with pytest.raises(InputError, match=r"several classes pass.*frame\[\[\.\.\.\]\].*frame\['truth'\]"):
+            calibrant.calibrate(table, **names)
+    with pytest.raises(
+        InputError, match=r"for several classes use calibrate.*TopLabelHistogramBinning or metrics\.class_ece"
+    ):
+        HistogramBinning().fit(p, np.zeros(10))
