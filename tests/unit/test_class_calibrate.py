@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 
 from calibrant import (
     BetaScaling,
     ClassAutoCalibrator,
     InputError,
+    PlattScaling,
     Reduction,
     Refusal,
     TemperatureScaling,
+    TopLabelHistogramBinning,
     VectorScaling,
     calibrate,
     load,
@@ -163,8 +163,9 @@ def test_repeated_groups_are_no_evidence():
     assert by_groups.choice_ == "identity"
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_frames_name_the_classes(frame, tmp_path):
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_name_the_classes(library, tmp_path):
+    frame = pytest.importorskip(library).DataFrame
     p, y = sample(300, power=2.0)
     names = np.array(["cat", "dog", "fox"])
     cal = calibrate(frame(dict(zip(names, p.T, strict=True))), names[y])
@@ -268,3 +269,25 @@ def test_of_many_classes_a_temperature_or_a_vector_is_taken():
     simple = TemperatureScaling().fit(z[:300], y[:300], classes=range(150))
     assert log_loss(cal.transform(z[300:]), y[300:]) < log_loss(simple.transform(z[300:]), y[300:]) + 0.05
     assert "structured (up to 128 classes)" in str(cal)
+
+
+def test_labels_that_the_model_calls_impossible_are_told() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1, 1, 1], 300)
+    y = p.argmax(axis=1)
+    p[0] = [0.0, 0.5, 0.5]
+    y[0] = 0
+    assert any("gives 1 of 300 labels probability 0" in note for note in ClassAutoCalibrator().fit(p, y).notes_)
+
+
+def test_what_gives_no_whole_rows_is_no_candidate() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1, 1, 1], 100)
+    with pytest.raises(InputError, match="loss of whole rows"):
+        ClassAutoCalibrator([TopLabelHistogramBinning()]).fit(p, p.argmax(axis=1))
+
+
+def test_the_order_of_a_reductions_arguments_is_told() -> None:
+    p = np.random.default_rng(0).dirichlet([1, 1, 1], 100)
+    with pytest.raises(InputError, match="the calibrator is the second argument"):
+        Reduction(PlattScaling()).fit(p, p.argmax(axis=1))

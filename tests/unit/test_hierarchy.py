@@ -9,9 +9,6 @@ import re
 import warnings
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +23,10 @@ from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.path_certificate import PathCertificate
 from calibrant.maps import PathMap
 from calibrant.metrics.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
 
 # The taxonomy of 000 Figure 4.1, with the two top classes that Table 4.3 does not speak of cut short.
 NEWS = {

@@ -18,6 +18,7 @@ from calibrant.calibrators.class_crossing import Given, Setting, Trials
 from calibrant.calibrators.class_folds import ClassFolds, some_rows
 from calibrant.calibrators.class_scaling import COMPARED, SUMMED, check_parts
 from calibrant.calibrators.losses import Loss
+from calibrant.calibrators.reduction import ReducingCalibrator
 from calibrant.calibrators.softmax_fits import effective_weights
 from calibrant.guarantees.certificates import Bound, Mode, Refusal
 from calibrant.guarantees.provenance import State
@@ -27,6 +28,8 @@ CHOSEN = (
     "the map was chosen among several, and fitted, on all of these rows, which no theorem here covers: use "
     "TopLabelHistogramBinning or ClassWiseHistogramBinning on rows of their own for a promise"
 )
+
+NOTHING = "nothing was fitted, and the model by itself promises nothing"
 
 
 class ClassAutoCalibrator(ClassCalibrator):
@@ -109,6 +112,7 @@ class ClassAutoCalibrator(ClassCalibrator):
             raise InputError("groups and time cannot both split the rows: pass one of them")
         if rows.kind == "independent":
             self.notes_ = (*self.notes_, SUMMED)
+        self.notes_ = (*self.notes_, *_impossible(rows))
         worth = float(effective_weights(rows).sum()) if np.count_nonzero(rows.class_mass) > 1 else 0.0
         some = some_rows(rows, COMPARED, self.random_state)
         trials = Trials(some, ClassFolds.of(some, self.cv, self.random_state), self.loss)
@@ -130,7 +134,7 @@ class ClassAutoCalibrator(ClassCalibrator):
         return [ClassCandidate.named("identity"), *(_candidate(each) for each in self.candidates if each != "identity")]
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Refusal:
-        return Refusal(CHOSEN)
+        return Refusal(NOTHING if self.state_ == "uncalibrated" else CHOSEN)
 
     def _state(self) -> State:
         if len(self._compared()) < 2:
@@ -172,7 +176,24 @@ class ClassAutoCalibrator(ClassCalibrator):
         return f"Chose {self.choice_}: {self.map_!r}, {held}{penalty}."
 
 
+def _impossible(rows: ClassRows) -> tuple[str, ...]:
+    """What to say about labels that the model calls impossible: its own log loss is infinite."""
+    if rows.kind == "logit":
+        return ()
+    count = int(np.count_nonzero(rows.scores[np.arange(len(rows)), rows.labels] == 0.0))
+    if not count:
+        return ()
+    return (
+        f"the model gives {count:,} of {len(rows):,} labels probability 0, an infinite log loss: here it is held at "
+        "2**-32",
+    )
+
+
 def _candidate(given: str | ClassCalibrator) -> ClassCandidate:
+    if isinstance(given, ReducingCalibrator) and not given.normalised:
+        raise InputError(
+            f"candidates are compared by a loss of whole rows, which {given!r} does not give: leave it out"
+        )
     if isinstance(given, ClassCalibrator):
         return ClassCandidate(repr(given), given=Given(repr(given), lambda rows: clone(given)._fit_rows(rows).map_))
     if not isinstance(given, str) or given not in FORMS:

@@ -170,6 +170,8 @@ class Reduction(ReducingCalibrator):
         self.least = least
 
     def _aim(self) -> Notion:
+        if isinstance(self.notion, BinaryCalibrator):
+            raise InputError('the calibrator is the second argument: pass Reduction("top-label", calibrator)')
         return as_notion(self.notion)
 
     def _binary(self) -> BinaryCalibrator:
