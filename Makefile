@@ -53,4 +53,4 @@ bench: venv
 	$(BIN)/python -W ignore benchmarks/multiclass.py --quick --gate
 
 test: venv
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2

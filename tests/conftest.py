@@ -49,14 +49,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SkipIsFailure(lowest=config.getoption("--lowest")), "calibrant-skip-is-failure")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under ``-n``, one process runs all tests of engines: their servers start once."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if "engine" in item.path.parts:
-                item.add_marker(pytest.mark.xdist_group("engine"))
-
-
 @pytest.fixture(scope="session")
 def full_size(pytestconfig: pytest.Config) -> bool:
     """Whether statistical tests run at full size (`--full`)."""
