@@ -74,6 +74,8 @@ def calibrate(
     if by is None and mode != "shrink" and not (source is not None and mode == "separate"):
         raise InputError(f"mode={mode!r} is about segments: pass them as by")
     if score is None and label is None and is_matrix(scores):
+        if isinstance(y, str) and isinstance(sample_weight, str):
+            refuse_places("calibrate", scores, y, sample_weight)
         refused = {"by": by, "source": source, "guarantee": guarantee, "positive": positive}
         _refuse_of_classes({name: value for name, value in refused.items() if value is not None})
         chooser = ClassAutoCalibrator(candidates, loss=loss, cv=cv, random_state=random_state)
