@@ -15,7 +15,7 @@ from calibrant.arrays.class_rows import ClassKind
 from calibrant.metrics.class_bins import ClassBins, ClassStrategy, Statistic, by_class, overall
 from calibrant.metrics.class_claims import Claims, read_claims
 from calibrant.metrics.class_spread import debiased_spread, draws_for, first_order_se, null_draws, null_facts
-from calibrant.metrics.errors import _check_p, _order
+from calibrant.metrics.errors import check_power, with_order
 from calibrant.metrics.estimates import Estimate
 from calibrant.notions import Canonical, ClassWise, Notion, TopLabel, as_notion
 from calibrant.numerics import Floats
@@ -102,12 +102,12 @@ def class_ece(
     >>> round(class_ece(p, y, notion="confidence").value, 9), round(class_ece(p, y).value, 9)
     (0.0, 0.4)
     """
-    _check_p(p)
+    check_power(p)
     claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, kind=kind, named=named)
     draws, notes = draws_for(claims, uncertainty)
     bins = ClassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, keep=draws > 0)
     statistic = overall(claims, bins, p)
-    name = f"{_order(f'{_called(claims.notion)} ECE', p)}, {bins.chosen}"
+    name = f"{with_order(f'{_called(claims.notion)} ECE', p)}, {bins.chosen}"
     value = float(statistic(bins.events))
     notes = claims.notes + notes
     if not draws:
@@ -326,7 +326,7 @@ def class_errors(
     0              10   0.6667   0.0000
     1               5   0.3333   0.2000
     """
-    _check_p(p)
+    check_power(p)
     sense = as_notion(notion)
     if not isinstance(sense, TopLabel | ClassWise):
         raise InputError(f"notion {sense.name!r} does not tell classes apart: use 'top-label' or 'class-wise'")
@@ -341,7 +341,7 @@ def class_errors(
     if draws:
         null = null_facts(null_draws(claims, bins, statistic, random_state, draws)[:, order])
     return ClassErrors(
-        f"{_order(f'{_called(sense)} ECE', p)} by class, {bins.chosen}",
+        f"{with_order(f'{_called(sense)} ECE', p)} by class, {bins.chosen}",
         tuple(claims.classes[j] for j in order.tolist()),
         rows[order],
         rows[order] / bins.total,

@@ -61,13 +61,13 @@ def ece(
     >>> ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 0]).value
     0.25
     """
-    _check_p(p)
+    check_power(p)
     check_option("against", against, ("mean", "midpoint"))
     if against == "midpoint" and edges is None and strategy in ("distinct", "auto"):
         raise InputError('against="midpoint" needs bins: pass strategy="width" or "mass", or edges')
     bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
     notes = _few_rows(bins) if strategy == "distinct" and edges is None else ()
-    name = f"{_order('ECE', p)}, {describe(bins, strategy, edges)}{', mid-points' if against == 'midpoint' else ''}"
+    name = f"{with_order('ECE', p)}, {describe(bins, strategy, edges)}{', mid-points' if against == 'midpoint' else ''}"
     return _plug_in(name, bins, _gap_norm(p, against), random_state, notes)
 
 
@@ -172,7 +172,7 @@ def sweep_ece(
     >>> print(sweep_ece(s, rng.random(2000) < s))
     ECE, 12 bins of equal mass by sweep: 0.0241 (standard error 0.0064)
     """
-    _check_p(p)
+    check_power(p)
     if not is_whole(max_bins) or max_bins < 1:
         raise InputError(f"max_bins must be a whole number from 1 on, got {max_bins!r}")
     tally = tally_of(scores, y, sample_weight)
@@ -181,7 +181,7 @@ def sweep_ece(
     w2 = None if tally.counts else np.add.reduceat(np.asarray(tally.cells.w2), starts)
     bins = Bins(tally.lower_edges[starts[1:]], n, events, score_sum, w2)
     notes = (f"The sweep ended at max_bins = {max_bins:,} with the rates still in order.",) if capped else ()
-    name = f"{_order('ECE', p)}, {_count(len(bins), 'bin')} of equal mass by sweep"
+    name = f"{with_order('ECE', p)}, {_count(len(bins), 'bin')} of equal mass by sweep"
     found = _plug_in(name, bins, _gap_norm(p, "mean"), random_state, notes)
     return Estimate(name, found.value, se=found.se, notes=found.notes)
 
@@ -220,10 +220,10 @@ def pde(
     >>> round(pde(s, y, n_bins=1).value, 3), ece(s, y, n_bins=1).value
     (0.15, 0.0)
     """
-    _check_p(p)
+    check_power(p)
     tally = tally_of(scores, y, sample_weight)
     bins = Bins.of(tally, n_bins=n_bins, strategy=strategy, edges=edges)
-    name = f"{_order('PDE', p)}, {describe(bins, strategy, edges)}"
+    name = f"{with_order('PDE', p)}, {describe(bins, strategy, edges)}"
     return _plug_in(name, bins, _deviation_norm(tally, bins, p), random_state, ())
 
 
@@ -421,7 +421,8 @@ def _checked(values: NDArray[Any], scores: Floats) -> Floats:
     return f
 
 
-def _check_p(p: float) -> None:
+def check_power(p: float) -> None:
+    """Refuse what is no power of gaps."""
     if isinstance(p, bool) or not isinstance(p, Real) or not p >= 1:
         raise InputError(f"p must be a number from 1 on, or np.inf for the largest error, got {p!r}")
 
@@ -432,7 +433,8 @@ def _few_rows(bins: Bins) -> tuple[str, ...]:
     return (f"{few:,} of {_count(len(bins), 'distinct score')} {advice}",) if few else ()
 
 
-def _order(name: str, p: float) -> str:
+def with_order(name: str, p: float) -> str:
+    """The name of an error with the power of its gaps, where that is not 1."""
     if p == 1:
         return name
     return f"largest {name}" if np.isinf(p) else f"l{p:g} {name}"
