@@ -666,3 +666,10 @@ def test_labels_that_are_missing_or_named_are_asked_for() -> None:
         InputError, match=r"for several classes use calibrate.*TopLabelHistogramBinning or metrics\.class_ece"
     ):
         HistogramBinning().fit(p, np.zeros(10))
+
+
+def test_a_smooth_map_of_classes_is_sent_to_binning_of_classes() -> None:
+    p = np.random.default_rng(0).dirichlet([1.0, 1.0, 1.0], 300)
+    told = Reduction("class-wise", PlattScaling()).fit(p, p.argmax(axis=1)).certificate()
+    assert isinstance(told, Refusal)
+    assert "ClassWiseHistogramBinning" in told.reason

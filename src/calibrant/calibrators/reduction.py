@@ -12,7 +12,7 @@ from calibrant.calibrators.binning import HistogramBinning
 from calibrant.calibrators.class_base import ClassCalibrator
 from calibrant.calibrators.cuts import check_bins
 from calibrant.calibrators.reducing import Rare, Solver
-from calibrant.guarantees.certificates import Bound, Mode, Refusal
+from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Mode, Refusal
 from calibrant.guarantees.class_issuing import Evidence, issue_classes
 from calibrant.guarantees.class_promise import ClassPromise
 from calibrant.guarantees.issuing import Bins
@@ -84,7 +84,7 @@ class ReducingCalibrator(ClassCalibrator):
         if self.normalised:
             return Refusal(f"{NORMALISED}: leave normalised out if you need a certificate")
         if self._refusal is not None:
-            return self._refusal
+            return super()._certify(alpha, bound, mode) if self._refusal.reason == IMPOSSIBLE else self._refusal
         return issue_classes(
             self._aim(), self.map_.classes, self.evidence_, self.provenance_, self._left_out, alpha, bound, mode
         )
