@@ -70,6 +70,7 @@ _HOMES = {
     "mean_rate": "shift",
     "metrics": "",
     "notions": "",
+    "online": "",
     "plan": "guarantees.planning",
     "report": "reporting",
     "shift_to": "shift",

@@ -1,11 +1,15 @@
 """One source for two speeds: kernels are plain Python on lists, and numba compiles the same lines for whole streams.
 
-A kernel is made by a factory that takes a decorator. With none it gives plain functions, which step through one row at a
-time on lists of floats; with numba's ``njit`` it gives compiled ones, which run over arrays. Both do the same IEEE
+A kernel is made by a factory that takes a decorator. With none it gives plain functions, which step through one row at
+a time on lists of floats; with numba's ``njit`` it gives compiled ones, which run over arrays. Both do the same IEEE
 operations in the same order and call the same exp and log of the C library, so both give the same bits.
 
+A kernel is two steps: ``predict(state, x)`` gives the forecast and changes nothing; ``learn(state, x, y)`` learns one
+outcome and returns the forecast that ``predict`` would have given before, which it needs anyway.
+
 The state of a kernel is ``(numbers, inner)``: its own numbers, and the state of the kernel that it stands on, an empty
-tuple at the bottom. Parameters live among the numbers, so that one compilation serves every setting.
+tuple at the bottom. The first number counts the rows learned. Parameters live among the numbers, so that one
+compilation serves every setting. Kernels take scores and labels that were checked, and never make a NaN of them.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ from typing import Any
 Step = Callable[..., Any]
 Jit = Callable[[Step], Step]
 Factory = Callable[..., tuple[Step, Step]]
-"""From a decorator and the steps of the kernel beneath to the two steps ``predict(state, x)`` and ``learn(state, x, y)``."""
+"""From a decorator and the steps of the kernel beneath to its own two steps."""
+
+SEEN = 0
+"""Place of the number of rows learned, in every kernel."""
 
 ENOUGH_ROWS = 20_000
 """Rows from which on compiling, about a second, pays for itself."""
@@ -39,6 +46,20 @@ def compiler() -> Jit | None:
     return jit
 
 
+def object_steps(jit: Jit) -> tuple[Step, Step]:
+    """The steps of a forecaster that is no kernel, for one that stands on it: its state is the forecaster itself."""
+
+    def predict(state: Any, x: float) -> float:
+        return float(state.predict_one(x))
+
+    def learn(state: Any, x: float, y: float) -> float:
+        p = float(state.predict_one(x))
+        state.learn_one(x, y)
+        return p
+
+    return predict, learn
+
+
 @cache
 def steps(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step]:
     """The steps of a kernel: the first factory stands on the others."""
@@ -58,8 +79,7 @@ def streams(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step, Ste
     @jit
     def forecast_all(state: Any, xs: Any, ys: Any, out: Any) -> None:
         for i in range(len(xs)):
-            out[i] = predict(state, xs[i])
-            learn(state, xs[i], ys[i])
+            out[i] = learn(state, xs[i], ys[i])
 
     @jit
     def learn_all(state: Any, xs: Any, ys: Any) -> None:

@@ -6,9 +6,9 @@ import math
 from typing import Any, ClassVar
 
 from calibrant.arrays import InputError
-from calibrant.maps import BetaMap, LogitAffineMap, Map
-from calibrant.online.base import Forecaster
-from calibrant.online.kernels import Factory, Jit, Step
+from calibrant.maps import LogitAffineMap, Map
+from calibrant.online.base import KernelForecaster
+from calibrant.online.kernels import SEEN, Factory, Jit, Step
 
 CLAMP = 2.0**-32
 """Scores are held this far from 0 and 1, as everywhere for log-odds."""
@@ -19,12 +19,16 @@ LARGEST = 36.0
 HALVINGS = 100
 """Steps of the search for the multiplier of a projection; each halves the interval."""
 
-A, B, A11, A12, A22, GAMMA, RADIUS, LOW = range(8)
-"""Places of the numbers of :class:`OnlinePlatt`."""
+A, B, D1, L, D2, GAMMA, RADIUS, LOW = range(1, 9)
+"""Places of the numbers of :class:`OnlinePlatt` after the count; the matrix is kept as factors L D L'."""
 
 
 def platt_steps(jit: Jit) -> tuple[Step, Step]:
-    """002 Algorithm 6.1 in two dimensions; the matrix itself is kept, which is positive definite by construction."""
+    """002 Algorithm 6.1 in two dimensions.
+
+    The matrix is kept as L D L', updated by rank one without subtraction: D only grows, so that the matrix stays
+    positive definite however long the stream is.
+    """
     log, exp, sqrt = math.log, math.exp, math.sqrt
 
     @jit
@@ -43,17 +47,19 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
     @jit
     def predict(state: Any, x: float) -> float:
         s = state[0]
-        return expit(s[A] * feature(x, s[LOW]) + s[B])
+        p: float = expit(s[A] * feature(x, s[LOW]) + s[B])
+        return p
 
     @jit
     def project(s: Any, a: float, b: float) -> None:
         """The point of the ball that is nearest in the norm of the matrix: (M + k I) p = M q for the right k >= 0."""
-        p, q, r = s[A11], s[A12], s[A22]
+        p, q = s[D1], s[D1] * s[L]
+        r = s[D2] + q * s[L]
         v, w = p * a + q * b, q * a + r * b
         low, high = 0.0, sqrt(v * v + w * w) / s[RADIUS]
         for _ in range(HALVINGS):
             k = 0.5 * (low + high)
-            det = (p + k) * (r + k) - q * q
+            det = p * s[D2] + k * (p + r) + k * k
             a, b = ((r + k) * v - q * w) / det, ((p + k) * w - q * v) / det
             if a * a + b * b > s[RADIUS] * s[RADIUS]:
                 low = k
@@ -64,32 +70,40 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
         s[A], s[B] = a * shrink, b * shrink
 
     @jit
-    def learn(state: Any, x: float, y: float) -> None:
+    def learn(state: Any, x: float, y: float) -> float:
         s = state[0]
+        s[SEEN] += 1.0
         z = feature(x, s[LOW])
-        g = expit(s[A] * z + s[B]) - y
+        p: float = expit(s[A] * z + s[B])
+        g = p - y
         gz = g * z
-        p, q, r = s[A11] + gz * gz, s[A12] + gz * g, s[A22] + g * g
-        s[A11], s[A12], s[A22] = p, q, r
-        scale = s[GAMMA] * (p * r - q * q)
-        a, b = s[A] - (r * gz - q * g) / scale, s[B] - (p * g - q * gz) / scale
+        before, low = s[D1], s[L]
+        d1 = before + gz * gz
+        v = g - low * gz
+        share = v / d1
+        d2 = s[D2] + before * share * v
+        low += gz * share
+        s[D1], s[L], s[D2] = d1, low, d2
+        db = (g - low * gz) / (d2 * s[GAMMA])
+        a, b = s[A] - gz / (d1 * s[GAMMA]) + low * db, s[B] - db
         if a * a + b * b <= s[RADIUS] * s[RADIUS]:
             s[A], s[B] = a, b
         else:
             project(s, a, b)
+        return p
 
     return predict, learn
 
 
-class OnlinePlatt(Forecaster):
+class OnlinePlatt(KernelForecaster):
     r"""Platt scaling whose parameters follow the outcomes, by online Newton steps (OPS).
 
     .. math:: p_t = \operatorname{expit}(a_t \operatorname{logit}(s_t) + b_t), \qquad
               \theta_{t+1} = \Pi_{A_t}\bigl(\theta_t - \tfrac1\gamma A_t^{-1} \nabla_t\bigr), \quad
               A_t = A_{t-1} + \nabla_t \nabla_t^\top, \; A_0 = \rho I,
 
-    with :math:`\theta = (a, b)` starting at (1, 0), the model as it is, :math:`\nabla_t` the gradient of the log loss of
-    row t, and :math:`\Pi_A` the projection on the ball of the given radius in the norm of A.
+    with :math:`\theta = (a, b)` starting at (1, 0), the model as it is, :math:`\nabla_t` the gradient of the log loss
+    of row t, and :math:`\Pi_A` the projection on the ball of the given radius in the norm of A.
 
     Notes
     -----
@@ -116,14 +130,11 @@ class OnlinePlatt(Forecaster):
         super().__init__()
 
     def _begin(self) -> list[float]:
-        return [1.0, 0.0, self.rho, 0.0, self.rho, self.gamma, self.radius, CLAMP]
+        return [0.0, 1.0, 0.0, self.rho, 0.0, self.rho, self.gamma, self.radius, CLAMP]
 
     def _parameters(self) -> dict[str, Any]:
         return {"gamma": self.gamma, "rho": self.rho, "radius": self.radius}
 
     def freeze(self) -> Map:
         """The Platt map of this moment."""
-        return LogitAffineMap(self._state[0][A], self._state[0][B], clamp=CLAMP)
-
-
-__all__ = ["BetaMap", "OnlinePlatt", "platt_steps"]
+        return LogitAffineMap(self._held[A], self._held[B], clamp=CLAMP)

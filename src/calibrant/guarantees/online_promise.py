@@ -1,0 +1,49 @@
+"""What a theorem promises of the forecasts of a stream: a number, and the assumptions that it stands on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class OnlineCertificate:
+    """A promise about a whole sequence of forecasts, whoever chooses the outcomes.
+
+    Attributes
+    ----------
+    quantity
+        What is bounded, as a phrase: "the calibration error in bins of width 0.1".
+    bound
+        What it cannot exceed.
+    n_rows
+        Rows that the promise speaks of.
+    expected
+        Whether the promise is on the mean over the forecaster's own randomness rather than on every sequence.
+    assumptions
+        What must hold, one phrase each.
+    theorem
+        Where it is proved.
+
+    Examples
+    --------
+    >>> print(OnlineCertificate("the calibration error in bins of width 0.1", 0.01, 1000, False, (), "Gupta 2023, 8.5"))
+    After 1,000 rows the calibration error in bins of width 0.1 is at most 0.01, on every sequence (Gupta 2023, 8.5).
+    """
+
+    quantity: str
+    bound: float
+    n_rows: int
+    expected: bool
+    assumptions: tuple[str, ...]
+    theorem: str
+
+    def __str__(self) -> str:
+        """One sentence, and the assumptions if there are any."""
+        where = "on average over its own draws" if self.expected else "on every sequence"
+        told = f"After {self.n_rows:,} rows {self.quantity} is at most {self.bound:.4g}, {where} ({self.theorem})."
+        return told + (f" It assumes that {'; that '.join(self.assumptions)}." if self.assumptions else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The promise as plain JSON."""
+        return {**asdict(self), "assumptions": list(self.assumptions)}
