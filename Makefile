@@ -40,7 +40,7 @@ $(LOWEST)/installed: pyproject.toml requirements/lowest.txt
 	@touch $@
 
 lowest: $(LOWEST)/installed
-	$(LOWEST)/bin/python -m pytest --lowest -m "not engine and not slow" -k "not AutoCalibrator" tests/unit tests/contracts
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal --lowest -m "not engine and not slow" -k "not AutoCalibrator" tests/unit tests/contracts
 
 bench: venv
 	$(BIN)/python benchmarks/fit.py --quick --gate
@@ -53,4 +53,4 @@ bench: venv
 	$(BIN)/python -W ignore benchmarks/multiclass.py --quick --gate
 
 test: venv
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal

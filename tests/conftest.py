@@ -21,7 +21,7 @@ ALLOWED_SKIPS: Mapping[str, str] = {
 
 # The same under `--lowest` alone, as patterns: the environment holds the core dependencies and nothing else.
 ALLOWED_SKIPS_LOWEST: Mapping[str, str] = {
-    r"could not import '(duckdb|matplotlib|numba|onnx|onnxruntime|pandas|polars|pyarrow|pyspark|sqlglot)'.*": (
+    r"could not import '(duckdb|matplotlib|numba|onnx|onnxruntime|pandas|polars|pyarrow|pyspark|river[.a-z_]*|sqlglot)'.*": (
         "optional packages are not installed with the lowest versions"
     ),
     r"pandas is not installed: not (testing|checking) .*": "the same, in the words of scikit-learn's checks",

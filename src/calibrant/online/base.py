@@ -16,10 +16,13 @@ from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map
 from calibrant.numerics import Floats
-from calibrant.online.kernels import ENOUGH_ROWS, SEEN, Factory, compiler, object_steps, steps, streams
+from calibrant.online.kernels import ENOUGH_COMPILED, ENOUGH_ROWS, SEEN, Factory, compiler, object_steps, steps, streams
 
 KINDS: dict[str, type[Forecaster]] = {}
 """Forecasters by the name that their states carry."""
+
+COMPILED: set[tuple[tuple[Factory, ...], int]] = set()
+"""Streams that numba has compiled in this process."""
 
 
 class Forecaster:
@@ -40,10 +43,11 @@ class Forecaster:
     #: Whether outcomes may lie anywhere in [0, 1] rather than be 0 or 1.
     bounded_outcomes: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Remember the name, under which a state is found again."""
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        """Remember the name, under which a state is found again, unless it is only what others share."""
         super().__init_subclass__(**kwargs)
-        KINDS[cls.__name__] = cls
+        if not abstract:
+            KINDS[cls.__name__] = cls
 
     @property
     def expert(self) -> Forecaster:
@@ -204,7 +208,7 @@ class Forecaster:
         return f"{type(self).__name__}({', '.join(given)})"
 
 
-class KernelForecaster(Forecaster):
+class KernelForecaster(Forecaster, abstract=True):
     """A forecaster written as a kernel: fast on one row, and on whole streams compiled where numba is installed.
 
     A subclass names its kernel in ``_factory``, the numbers before the first outcome in ``_begin``, and calls
@@ -288,14 +292,17 @@ class KernelForecaster(Forecaster):
         return self._scores(scores)
 
     def _run(self, which: int, *arrays: NDArray[Any]) -> None:
-        fast = self._compiles and len(arrays[0]) >= ENOUGH_ROWS and compiler() is not None
-        run = streams(self._recipe, fast=fast)[which]
+        recipe = self._recipe
+        enough = ENOUGH_COMPILED if (recipe, which) in COMPILED else ENOUGH_ROWS
+        fast = self._compiles and len(arrays[0]) >= enough and compiler() is not None
+        run = streams(recipe, fast=fast)[which]
         if not fast:
             lists = [a.tolist() for a in arrays]
             run(self._both, *lists)
             if which != 1:
                 arrays[-1][:] = lists[-1]
             return
+        COMPILED.add((recipe, which))
         state = _as_arrays(self._both)
         run(state, *arrays)
         _copy_back(state, self._both)

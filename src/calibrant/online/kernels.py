@@ -26,8 +26,11 @@ Factory = Callable[..., tuple[Step, Step]]
 SEEN = 0
 """Place of the number of rows learned, in every kernel."""
 
-ENOUGH_ROWS = 20_000
-"""Rows from which on compiling, about a second, pays for itself."""
+ENOUGH_ROWS = 500_000
+"""Rows from which on compiling, one to five seconds, pays for itself."""
+
+ENOUGH_COMPILED = 1_000
+"""Rows from which on a stream that is compiled already pays for the copy of its state."""
 
 
 def plain(function: Step) -> Step:

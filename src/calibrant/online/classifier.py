@@ -1,0 +1,110 @@
+"""A forecaster behind a classifier of scikit-learn: one that learns by ``partial_fit``, or one that stays as it is."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.arrays import InputError
+from calibrant.calibrators.classifier import ScoringClassifier, check_two
+from calibrant.numerics import expit
+from calibrant.online.base import Forecaster
+from calibrant.online.newton import OnlinePlatt
+
+
+class OnlineClassifier(ScoringClassifier):
+    """A binary classifier whose probabilities are kept calibrated batch by batch.
+
+    Each batch is first scored by the model as it was before, then its outcomes are learned by the forecaster, and only
+    then by the model: the forecaster never sees a score of a row that the model was fitted on.
+
+    Parameters
+    ----------
+    estimator
+        The classifier; its ``predict_proba``, else the expit of its ``decision_function``, gives the score.
+    forecaster
+        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied.
+    prefit : bool, default=False
+        Whether the model is fitted already and stays as it is. Otherwise it needs ``partial_fit``.
+
+    Attributes
+    ----------
+    classes_, estimator_, forecaster_
+        Labels in sorted order, the classifier and the forecaster that has learned.
+
+    Notes
+    -----
+    Edge rules: the first batch has no score, since nothing is fitted yet, so that only the model learns it.
+    Guarantee: that of the forecaster, for the rows in the order given.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(900, 2))
+    >>> y = X[:, 0] + rng.normal(size=900) > 0
+    >>> model = OnlineClassifier(SGDClassifier(loss="log_loss", random_state=0))
+    >>> for rows in np.split(np.arange(900), 9):
+    ...     model = model.partial_fit(X[rows], y[rows], classes=[False, True])
+    >>> model.predict_proba(X[:2]).shape, model.forecaster_.n_rows
+    ((2, 2), 800)
+    """
+
+    def __init__(self, estimator: Any, forecaster: Forecaster | None = None, *, prefit: bool = False) -> None:
+        self.estimator = estimator
+        self.forecaster = forecaster
+        self.prefit = prefit
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Forget everything and begin with one batch, of which only a prefit model's calibration is learned."""
+        self.__dict__.pop("forecaster_", None)
+        return self.partial_fit(X, y)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Learn a batch: its scores by the model so far, then its outcomes."""
+        first = not hasattr(self, "forecaster_")
+        if first:
+            self._start(y, classes)
+        labels = self._binary(np.asarray(y))
+        if self.prefit or not first:
+            self.forecaster_.learn_many(self._probabilities(X), labels)
+        if not self.prefit:
+            known = {"classes": self.classes_} if first else {}
+            self.estimator_.partial_fit(X, y, **known)
+        return self
+
+    def _start(self, y: ArrayLike, classes: ArrayLike | None) -> None:
+        if self.prefit:
+            check_is_fitted(self.estimator)
+            named = self.estimator.classes_
+        else:
+            if not hasattr(self.estimator, "partial_fit"):
+                name = type(self.estimator).__name__
+                raise InputError(f"{name} has no partial_fit: fit it first and pass prefit=True, or use another model")
+            named = np.unique(np.asarray(y if classes is None else classes))
+        found = np.asarray(named)
+        check_two(found)
+        self.estimator_ = self.estimator if self.prefit else clone(self.estimator)
+        self.classes_ = found
+        self.forecaster_ = OnlinePlatt() if self.forecaster is None else copy.deepcopy(self.forecaster)
+
+    def _binary(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        unknown = set(np.unique(y).tolist()) - set(self.classes_.tolist())
+        if unknown:
+            raise InputError(f"y has labels that are not among the classes {self.classes_.tolist()}: {sorted(unknown)}")
+        return np.asarray(y == self.classes_[1], dtype=np.float64)
+
+    def _probabilities(self, X: ArrayLike) -> NDArray[np.float64]:
+        scores = self._scores(self.estimator_, X)
+        return scores if self._kind() == "probability" else np.asarray(expit(scores), dtype=np.float64)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """Calibrated probabilities, one column per entry of ``classes_``."""
+        check_is_fitted(self, "forecaster_")
+        p = self.forecaster_.predict_many(self._probabilities(X))
+        return np.asarray(np.column_stack([1.0 - p, p]))

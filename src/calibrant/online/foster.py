@@ -1,0 +1,129 @@
+"""Calibration against any adversary, without an expert: a draw between two forecasts, or both of them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.online.game_bounds import hedged_error, judged_error, promise
+from calibrant.online.hedging import BOTH, IN_ORDER, MEANS, UNSEEN, CalibrationGame, Shares, kind_of, seed_of
+from calibrant.online.widths import Epsilon, bins_of
+
+
+class Foster99(CalibrationGame):
+    r"""Foster's calibrated forecaster: it looks at no score and draws between two neighbouring forecasts.
+
+    With :math:`N_i` rows so far at the forecast :math:`M_i`, the mid-point of the bin :math:`[l_i, r_i)`, and outcomes
+    that add up to :math:`S_i`, let
+
+    .. math:: e_i = S_i - r_i N_i \quad\text{(excess)}, \qquad d_i = l_i N_i - S_i \quad\text{(deficit)}.
+
+    Going up from the lowest, :math:`M_i` is forecast for the first i without excess, if it has no deficit either. If it
+    has, so that :math:`e_{i-1} > 0` and :math:`d_i > 0`, the forecast is :math:`M_{i-1}` with probability
+    :math:`d_i / (d_i + e_{i-1})`, else :math:`M_i`.
+
+    Parameters
+    ----------
+    epsilon
+        Width of a bin, 1/m, or ``"auto"``: the m with the least bound after ``horizon`` rows, of the order of T^(-1/3).
+    shares
+        ``"totals"`` weighs by totals as above, which is Blackwell's strategy and what the proof of the calibration
+        bound needs. ``"means"`` divides excess and deficit by the number of rows first, as 002 section 6.C prints it;
+        its calibration bound has a logarithm more.
+    random_state
+        Seed of the draws; keep it from an adversary.
+
+    Notes
+    -----
+    Guarantee: :meth:`certificate`, on average over the draws, whoever chooses the outcomes without seeing the draw.
+    Calibrated, and of little use by itself: on a series without an adversary it ends at the average outcome.
+    Cost: 2 m numbers; a row looks at m bins at most.
+    Reference: Foster 1999; 002 section 6.C and eq. 6.27; docs/certificates/games.md.
+
+    Examples
+    --------
+    >>> f99 = Foster99(epsilon=0.1).learn_many([0.5] * 300, [0, 0, 1] * 100)
+    >>> f99.predict_one(0.5)
+    0.35
+    >>> print(f99.certificate(10_000))  # doctest: +ELLIPSIS
+    After 10,000 rows the calibration error in bins of width 0.1 is at most 0.07846, on average over its own draws ...
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: Epsilon = 0.1,
+        shares: Shares = "totals",
+        horizon: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self._kind, self._seed = kind_of(shares), seed_of(random_state)
+        self.epsilon, self.shares, self.horizon, self.random_state = epsilon, shares, horizon, int(random_state)
+        self.n_bins = bins_of(epsilon, horizon, self._error)
+        super().__init__()
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "shares": self.shares,
+            "horizon": self.horizon,
+            "random_state": self.random_state,
+        }
+
+    def _error(self, m: int, n: int) -> float:
+        return hedged_error(m, m, n, means=self._kind == MEANS)
+
+    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
+        """The promise on the calibration error, where it says something after ``n_rows`` rows."""
+        n, m = self._check_rows(n_rows), self.n_bins
+        quantity = f"the calibration error in bins of width {1 / m:g}"
+        constant = ", with a logarithm in place of 2" if self._kind == MEANS else ", with a smaller constant"
+        return promise(n, True, (IN_ORDER, UNSEEN), ((quantity, self._error(m, n), "Gupta 2023, 6.27" + constant),))
+
+
+class TwoChoices(CalibrationGame):
+    r"""Two neighbouring forecasts in place of a draw (POTC-Cal): calibrated on every sequence, at the rate 1/T.
+
+    The pair :math:`(M_i, M_{i+1})`, or :math:`(M_i, M_i)`, is chosen as in :class:`Foster99`. After the outcome
+    :math:`y \in [0, 1]`, the lower one is judged if :math:`y \le r_i`, the edge between the two bins, else the upper
+    one.
+
+    .. math:: \sum_i \Bigl|\frac1T \sum_{t:\, p_t = M_i} (M_i - y_t)\Bigr| \le \frac{\epsilon}{2} + \frac{m}{T}
+              \quad\text{for the judged forecasts } p_t.
+
+    ``epsilon`` is the width of a bin, 1/m, as everywhere in this package (chapter 8 of 002 calls half of it epsilon);
+    ``"auto"`` takes the m with the least bound after ``horizon`` rows.
+
+    Notes
+    -----
+    What is promised is about :meth:`judged_one`, the end of :meth:`predict_interval` that is nearer to the outcome.
+    ``predict_one`` gives the middle of the interval, as a summary: it is a deterministic point forecast, and nothing is
+    promised of it.
+    Guarantee: :meth:`certificate`, on every sequence of outcomes in [0, 1], whatever the adversary sees.
+    Cost: 2 m numbers; a row looks at m bins at most.
+    Reference: 002 section 8.3, Theorem 8.1 and section 8.C; docs/certificates/games.md.
+
+    Examples
+    --------
+    >>> game = TwoChoices(epsilon=0.5).learn_many([0.5, 0.5], [1, 0])
+    >>> game.predict_interval(0.5), game.judged_one(0.5, 0), game.judged_one(0.5, 1)
+    ((0.25, 0.75), 0.25, 0.75)
+    """
+
+    bounded_outcomes: ClassVar[bool] = True
+    _kind = BOTH
+
+    def __init__(self, *, epsilon: Epsilon = 0.1, horizon: int | None = None) -> None:
+        self.epsilon, self.horizon = epsilon, horizon
+        self.n_bins = bins_of(epsilon, horizon, lambda m, n: 0.5 / m + judged_error(m, 1, n))
+        super().__init__()
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon, "horizon": self.horizon}
+
+    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
+        """The promise on the calibration error of the judged forecasts, where it says something."""
+        n, m = self._check_rows(n_rows), self.n_bins
+        quantity = f"the calibration error of the judged forecasts in bins of width {1 / m:g}"
+        bound = 0.5 / m + judged_error(m, 1, n)
+        return promise(n, False, (IN_ORDER,), ((quantity, bound, "Gupta 2023, 8.5, with a smaller constant"),))

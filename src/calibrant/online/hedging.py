@@ -1,0 +1,325 @@
+"""Calibeating by hedging: inside each bin of the expert, a game on a grid of forecasts that no adversary can win."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import is_whole
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.numerics import Floats
+from calibrant.online.base import Forecaster, KernelForecaster
+from calibrant.online.draws import SEEDS, draw_steps
+from calibrant.online.game_bounds import first_of, hedged_brier, hedged_error, judged_error, lost_by_binning, promise
+from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
+from calibrant.online.widths import Epsilon, bin_steps, bins_of, check_cells
+
+Rule = Literal["foster99", "two-choices"]
+Shares = Literal["totals", "means"]
+
+BINS, SEED, KIND, FIRST = 1, 2, 3, 4
+"""Places of m, the seed, the kind of game, and the first block: m counts, then m sums of outcomes, and so on."""
+
+BOTH, TOTALS, MEANS = 0.0, 1.0, 2.0
+"""Kinds: both forecasts are given; one is drawn by total excess and deficit, or by the means of these."""
+
+IN_ORDER = "each outcome is learned before the next forecast"
+UNSEEN = "no outcome depends on the draw of its own row, so that random_state is not known to an adversary"
+
+
+def game_steps(jit: Jit) -> tuple[Step, Step]:
+    """The two steps of a game in one block: the pair of forecasts, and the chance of the lower one.
+
+    A forecast of the grid is its place i, the bin [i/m, (i+1)/m). Times m, its excess is m S - (i + 1) N and its
+    deficit i N - m S, for N rows with outcomes that add up to S: whole numbers for binary outcomes, so the comparisons
+    are exact. From its start the game walks up while there is an excess, or down while there is a deficit, to the first
+    bin that has neither (condition A of 002) or that has the opposite (condition B). It ends inside the grid, since the
+    lowest bin has no deficit and the highest no excess. 002 takes B only if no bin at all satisfies A; the proofs do
+    not need that (docs/certificates/games.md), and a walk from the expert's bin stays near the expert.
+    """
+
+    @jit
+    def excess(s: Any, block: int, m: int, i: int) -> float:
+        return m * s[block + m + i] - (i + 1) * s[block + i]  # type: ignore[no-any-return]
+
+    @jit
+    def deficit(s: Any, block: int, m: int, i: int) -> float:
+        return i * s[block + i] - m * s[block + m + i]  # type: ignore[no-any-return]
+
+    @jit
+    def pair(s: Any, block: int, m: int, start: int) -> tuple[int, int]:
+        i = start
+        while i < m - 1 and excess(s, block, m, i) > 0.0:
+            i += 1
+            if deficit(s, block, m, i) > 0.0:
+                return i - 1, i
+        while i > 0 and deficit(s, block, m, i) > 0.0:
+            i -= 1
+            if excess(s, block, m, i) > 0.0:
+                return i, i + 1
+        return i, i
+
+    @jit
+    def lower_share(s: Any, block: int, m: int, i: int, j: int) -> float:
+        if i == j:
+            return 1.0
+        e, d = excess(s, block, m, i), deficit(s, block, m, j)
+        if s[KIND] == MEANS:
+            e, d = e / s[block + i], d / s[block + j]
+        return d / (d + e)  # type: ignore[no-any-return]
+
+    return pair, lower_share
+
+
+def hedging_steps(jit: Jit, *below: Step) -> tuple[Step, Step]:
+    """One game for each bin of the expert, or a single one without an expert (002 sections 6.3.3, 6.C and 8.3)."""
+    pair, lower_share = game_steps(jit)
+    bin_of, uniform = bin_steps(jit), draw_steps(jit)
+
+    @jit
+    def drawn(s: Any, block: int, m: int, i: int, j: int) -> int:
+        if i == j or uniform(int(s[SEED]), int(s[SEEN])) < lower_share(s, block, m, i, j):
+            return i
+        return j
+
+    @jit
+    def forecast(s: Any, block: int, m: int, start: int) -> float:
+        i, j = pair(s, block, m, start)
+        if s[KIND] == BOTH:
+            return (0.5 * (i + j) + 0.5) / m  # type: ignore[no-any-return]
+        return (drawn(s, block, m, i, j) + 0.5) / m  # type: ignore[no-any-return]
+
+    @jit
+    def take(s: Any, block: int, m: int, start: int, y: float) -> float:
+        i, j = pair(s, block, m, start)
+        if s[KIND] == BOTH:
+            p = (0.5 * (i + j) + 0.5) / m
+            judged = j if y * m > i + 1 else i
+        else:
+            judged = drawn(s, block, m, i, j)
+            p = (judged + 0.5) / m
+        s[SEEN] += 1.0
+        s[block + judged] += 1.0
+        s[block + m + judged] += y
+        return p  # type: ignore[no-any-return]
+
+    if not below:
+
+        @jit
+        def predict_alone(state: Any, x: float) -> float:
+            s = state[0]
+            return forecast(s, FIRST, int(s[BINS]), 0)  # type: ignore[no-any-return]
+
+        @jit
+        def learn_alone(state: Any, x: float, y: float) -> float:
+            s = state[0]
+            return take(s, FIRST, int(s[BINS]), 0, y)  # type: ignore[no-any-return]
+
+        return predict_alone, learn_alone
+
+    expert_predict, expert_learn = below
+
+    @jit
+    def predict(state: Any, x: float) -> float:
+        s = state[0]
+        m = int(s[BINS])
+        b = bin_of(expert_predict(state[1], x), s[BINS])
+        return forecast(s, FIRST + 2 * m * b, m, b)  # type: ignore[no-any-return]
+
+    @jit
+    def learn(state: Any, x: float, y: float) -> float:
+        s = state[0]
+        m = int(s[BINS])
+        b = bin_of(expert_learn(state[1], x, y), s[BINS])
+        return take(s, FIRST + 2 * m * b, m, b, y)  # type: ignore[no-any-return]
+
+    return predict, learn
+
+
+_pair, _lower_share = game_steps(plain)
+_bin_of = bin_steps(plain)
+
+
+class CalibrationGame(KernelForecaster, abstract=True):
+    """What games on a grid of m forecasts share: the pair that is played between, and who is judged.
+
+    The grid holds the mid-points of m bins of width epsilon. In each round a forecaster either names one of them or
+    stands between two neighbours. A drawing one plays one of the two at random; a deterministic one gives both, and the
+    one on the side of the outcome is judged.
+    """
+
+    _factory: ClassVar[Factory] = hedging_steps
+    n_bins: int
+    _kind: float
+    _seed: int = 0
+
+    def _begin(self) -> list[float]:
+        blocks = self.n_bins if self.experts else 1
+        return [0.0, float(self.n_bins), float(self._seed), self._kind] + [0.0] * (2 * self.n_bins * blocks)
+
+    def _resume(self, numbers: list[float]) -> None:
+        check_cells(numbers, self._held, FIRST, self.n_bins)
+        super()._resume(numbers)
+
+    def _pair(self, score: float) -> tuple[int, int, int]:
+        """The block of the row, and the places of its two forecasts."""
+        m, b = self.n_bins, 0
+        if self.experts:
+            b = _bin_of(self.expert.predict_one(score), m)
+        block = FIRST + 2 * m * b
+        return block, *_pair(self._held, block, m, b)
+
+    def predict_interval(self, score: float) -> tuple[float, float]:
+        """The two forecasts of this row, equal where one is enough; they are at most epsilon apart."""
+        _, i, j = self._pair(self._score(score))
+        return (i + 0.5) / self.n_bins, (j + 0.5) / self.n_bins
+
+    def predict_distribution(self, score: float) -> tuple[tuple[float, float], ...]:
+        """The forecasts that may be drawn for this row, each with its probability: what an adversary may know."""
+        if self._kind == BOTH:
+            raise InputError("two choices draw nothing: ask predict_interval for both forecasts")
+        block, i, j = self._pair(self._score(score))
+        share = _lower_share(self._held, block, self.n_bins, i, j)
+        low, high = (i + 0.5) / self.n_bins, (j + 0.5) / self.n_bins
+        return ((low, 1.0),) if i == j else ((low, share), (high, 1.0 - share))
+
+    def judged_one(self, score: float, label: float) -> float:
+        """The forecast that counts for calibration once the outcome is known.
+
+        With two choices it is the lower one if the outcome is at most the edge between the two bins, else the upper
+        one; the mid-point that ``predict_one`` gives is promised nothing. With a draw it is what ``predict_one`` gave.
+        """
+        y = self._label(label)
+        if self._kind != BOTH:
+            return self.predict_one(score)
+        _, i, j = self._pair(self._score(score))
+        return ((j if y * self.n_bins > i + 1 else i) + 0.5) / self.n_bins
+
+    def judged_many(self, scores: ArrayLike, labels: ArrayLike) -> Floats:
+        """As ``forecast_many``, with the forecasts that are judged: each from the outcomes before it, then learned."""
+        out = np.empty(np.size(scores))
+        for i, (x, y, _) in enumerate(self._rows(scores, labels, None)):
+            out[i] = self.judged_one(x, y)
+            self.learn_one(x, y)
+        return out
+
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
+        """The promise on the calibration error in bins of width epsilon after ``n_rows`` rows."""
+        return first_of(self.certificates(n_rows))
+
+    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
+        """All promises that say something after ``n_rows`` rows, the one on calibration first."""
+        raise NotImplementedError
+
+
+
+
+def kind_of(shares: Shares) -> float:
+    """The kind of a drawing game."""
+    if shares not in ("totals", "means"):
+        raise InputError(f"shares must be 'totals' or 'means', not {shares!r}")
+    return MEANS if shares == "means" else TOTALS
+
+
+def seed_of(random_state: int) -> int:
+    """A seed that the draws can take."""
+    if not is_whole(random_state) or not 0 <= random_state < SEEDS:
+        raise InputError(f"random_state must be a whole number from 0 to 2**32 - 1, not {random_state!r}")
+    return int(random_state)
+
+
+class Hedging(CalibrationGame):
+    r"""A calibration game in each bin of the expert's forecasts (HOPS, HOBS): calibrated against any adversary.
+
+    .. math:: p_t = \mathrm{G}_b\bigl(y_s : s < t,\, q_s \in B_b\bigr) \quad\text{for}\quad q_t \in B_b,
+
+    where :math:`q_t` is the expert's forecast, :math:`B_b` the m bins of width ``epsilon`` = 1/m and :math:`G_b` a game
+    of its own on the mid-points of the same bins: :class:`Foster99`, which draws, or :class:`TwoChoices`, which gives
+    two neighbouring forecasts and is judged by the one on the side of the outcome. A game starts at the expert's bin
+    and leaves it only as far as outcomes demand.
+
+    Parameters
+    ----------
+    expert
+        Any forecaster; a copy is taken.
+    epsilon
+        Width of a bin, or ``"auto"``: the m with the least bound on the calibration error after ``horizon`` rows, of
+        the order of T^(-1/4) for a draw and T^(-1/3) for two choices.
+    rule
+        ``"foster99"`` draws; ``"two-choices"`` is deterministic: see :meth:`judged_one` for what is judged.
+    shares
+        How a draw weighs its two forecasts; see :class:`Foster99`.
+    random_state
+        Seed of the draws. The draw of a row is a function of the seed and of the number of rows learned, so that asking
+        twice gives the same; keep the seed from an adversary.
+
+    Notes
+    -----
+    Guarantee: :meth:`certificates`, on average over the draws (Foster) or on every sequence (two choices). The forecast
+    of a row has to be followed by its outcome before the next forecast; rows asked together share one draw.
+    Cost: 2 m^2 numbers; a row costs the expert's step and a walk from the expert's bin to that of the forecast.
+    Reference: 002 section 6.3.3, Theorems 6.3, 6.4 and 8.1; Foster and Hart 2023; Kuleshov and Ermon 2017;
+    docs/certificates/games.md.
+
+    Examples
+    --------
+    >>> from calibrant.online import OnlinePlatt
+    >>> hops = Hedging(OnlinePlatt(), epsilon=0.1).learn_many([0.72] * 3, [1, 1, 0])
+    >>> [(p, round(share, 3)) for p, share in hops.predict_distribution(0.72)]
+    [(0.85, 0.9), (0.95, 0.1)]
+    >>> round(hops.certificate(10_000).bound, 3)
+    0.14
+    """
+
+    def __init__(
+        self,
+        expert: Forecaster,
+        *,
+        epsilon: Epsilon = 0.1,
+        rule: Rule = "foster99",
+        shares: Shares = "totals",
+        horizon: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        if rule not in ("foster99", "two-choices"):
+            raise InputError(f"rule must be 'foster99' or 'two-choices', not {rule!r}")
+        self._kind, self._seed = BOTH if rule == "two-choices" else kind_of(shares), seed_of(random_state)
+        self.epsilon, self.rule, self.shares = epsilon, rule, shares
+        self.horizon, self.random_state = horizon, int(random_state)
+        self.n_bins = bins_of(epsilon, horizon, self._error)
+        super().__init__(expert)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "rule": self.rule,
+            "shares": self.shares,
+            "horizon": self.horizon,
+            "random_state": self.random_state,
+        }
+
+    def _error(self, m: int, n: int) -> float:
+        if self._kind == BOTH:
+            return 0.5 / m + judged_error(m, m, n)
+        return hedged_error(m, m * m, n, means=self._kind == MEANS)
+
+    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
+        """All promises that say something after ``n_rows`` rows, the one on calibration first."""
+        n, m = self._check_rows(n_rows), self.n_bins
+        width = f"bins of width {1 / m:g}"
+        error = self._error(m, n)
+        if self._kind == BOTH:
+            judged = f"the calibration error of the judged forecasts in {width}"
+            theorem = "Gupta 2023, 8.5 in each bin of the expert, with a smaller constant"
+            return promise(n, False, (IN_ORDER,), ((judged, error, theorem),))
+        gap = hedged_brier(m, m * m, n, means=self._kind == MEANS)
+        constant = ", with a logarithm in place of 2" if self._kind == MEANS else ", with a smaller constant"
+        return promise(n, True, (IN_ORDER, UNSEEN), (
+            (f"the calibration error in {width}", error, "Gupta 2023, 6.17" + constant),
+            (f"the sharpness (in {width}) that is lost against the expert", gap, "after Gupta 2023, 6.16"),
+            ("the Brier score, less that of the expert,", gap + lost_by_binning(m), "after Gupta 2023, 6.28"),
+        ))  # fmt: skip

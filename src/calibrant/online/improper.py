@@ -1,0 +1,168 @@
+"""Platt scaling with a regret bound that is small: online logistic regression that prepares for both outcomes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from calibrant.arrays import InputError
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.maps import Map
+from calibrant.online.base import KernelForecaster
+from calibrant.online.kernels import SEEN, Factory, Jit, Step
+from calibrant.online.newton import link
+
+ROOT_STEPS = 50
+"""Most of Newton's steps for the log-odds of a forecast; a handful is usual."""
+
+A, B, D1, L, D2, FLATTER, LOW = range(1, 8)
+"""Places of its numbers after the count; the matrix is kept as factors L D L'."""
+
+
+def improper_steps(jit: Jit) -> tuple[Step, Step]:
+    """The forecast is made where both outcomes of this row have been learned already; the matrix is as in OPS."""
+    log = math.log
+    expit = link(jit)
+
+    @jit
+    def feature(x: float, low: float) -> float:
+        if x < low:
+            x = low
+        elif x > 1.0 - low:
+            x = 1.0 - low
+        return log(x / (1.0 - x))
+
+    @jit
+    def both_ways(s: Any, z: float) -> float:
+        """The log-odds m of the forecast, which solve m + q tanh(m / 2) = a z + b with q = x' A^-1 x.
+
+        Newton's steps from 0 towards the root, where the left side bends one way, never pass it.
+        """
+        v = 1.0 - s[L] * z
+        q = z * z / s[D1] + v * v / s[D2]
+        goal = s[A] * z + s[B]
+        far, m = abs(goal), 0.0
+        for _ in range(ROOT_STEPS):
+            p = expit(m)
+            ahead = m + (far - m - q * (2.0 * p - 1.0)) / (1.0 + 2.0 * q * p * (1.0 - p))
+            if not ahead > m:
+                break
+            m = ahead
+        return m if goal >= 0.0 else -m
+
+    @jit
+    def predict(state: Any, x: float) -> float:
+        s = state[0]
+        p: float = expit(both_ways(s, feature(x, s[LOW])))
+        return p
+
+    @jit
+    def learn(state: Any, x: float, y: float) -> float:
+        s = state[0]
+        s[SEEN] += 1.0
+        z = feature(x, s[LOW])
+        m = both_ways(s, z)
+        p: float = expit(m)
+        c = p * (1.0 - p) / s[FLATTER]
+        before = s[D1]
+        d1 = before + c * z * z
+        v = 1.0 - s[L] * z
+        share = v / d1
+        rest = before * share
+        d2 = s[D2] + c * rest * v
+        low = s[L] + c * z * share
+        s[D1], s[L], s[D2] = d1, low, d2
+        step = y - p + c * (m - s[A] * z - s[B])
+        db = rest / d2
+        s[A], s[B] = s[A] + step * (z / d1 - low * db), s[B] + step * db
+        return p
+
+    return predict, learn
+
+
+class Aioli(KernelForecaster):
+    r"""Platt scaling with a small regret bound, by improper online logistic regression (AIOLI).
+
+    With features :math:`x = (\operatorname{logit} s, 1)`, the forecast of row t is
+    :math:`p_t = \operatorname{expit}(\theta_t \cdot x_t)` at
+
+    .. math:: \theta_t = \arg\min_\theta\; \lambda \|\theta - (1, 0)\|^2 + \sum_{r < t} \hat\ell_r(\theta)
+              + \ell(\theta; x_t, 0) + \ell(\theta; x_t, 1),
+
+    where :math:`\ell` is the log loss, both outcomes of the row to come are counted, and :math:`\hat\ell_r` is the
+    parabola that touches the loss of row r at :math:`\theta_r`, with curvature
+    :math:`p_r (1 - p_r) / (1 + G B)` along :math:`x_r`. B is the radius, G the largest norm of x, and
+    :math:`\lambda = 2 (1 + G B) / (B + 1)^2`.
+
+    Parameters
+    ----------
+    radius : float
+        The regret is against Platt maps with :math:`a^2 + b^2 \le B^2`.
+    clamp : float
+        Scores are held this far from 0 and 1; G is :math:`\sqrt{1 + \operatorname{logit}(\text{clamp})^2}`.
+
+    Notes
+    -----
+    Edges: since :math:`\theta_t` depends on the score, the forecasts are no Platt map of it, and there is no
+    :meth:`freeze`. They are drawn towards one half where little was learned.
+    Guarantee: :meth:`certificate`, on every sequence; without the factor :math:`e^{GB}` of online Newton steps.
+    Cost: constant memory, one logarithm and about five exponentials per row.
+    Reference: 002 Theorem 6.1, eq. 6.9; Jezequel, Gaillard and Rudi 2020; proof in docs/certificates/online-platt.md.
+
+    Examples
+    --------
+    >>> aioli = Aioli(radius=2.0)
+    >>> for label in (1, 1, 0, 1):
+    ...     p = aioli.predict_one(0.6)
+    ...     aioli = aioli.learn_one(0.6, label)
+    >>> round(aioli.predict_one(0.6), 4)
+    0.6195
+    >>> print(aioli.certificate(100_000))  # doctest: +ELLIPSIS
+    After 100,000 rows the log loss beyond that of the best Platt map ... is at most 201, on every sequence ...
+    """
+
+    _factory: ClassVar[Factory] = improper_steps
+
+    def __init__(self, *, radius: float = 5.0, clamp: float = 0.01) -> None:
+        if not (1.0 <= radius < math.inf and 2.0**-32 <= clamp <= 0.25):
+            raise InputError("radius must be at least 1, which the model as it is needs, and clamp in [2^-32, 0.25]")
+        self.radius, self.clamp = float(radius), float(clamp)
+        self._features = math.sqrt(1.0 + math.log((1.0 - clamp) / clamp) ** 2)
+        self._flatter = 1.0 + self._features * self.radius
+        self._ridge = 2.0 * self._flatter / (self.radius + 1.0) ** 2
+        super().__init__()
+
+    def _begin(self) -> list[float]:
+        curvature = 2.0 * self._ridge
+        return [0.0, 1.0, 0.0, curvature, 0.0, curvature, self._flatter, self.clamp]
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"radius": self.radius, "clamp": self.clamp}
+
+    def freeze(self) -> Map:
+        """Refused: the forecasts are no Platt map."""
+        raise InputError("Aioli has no fixed map: each forecast solves an equation of its own; freeze OnlinePlatt")
+
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
+        r"""A bound on the regret against the best Platt map of the ball, chosen with all outcomes known.
+
+        .. math:: R_T \le (1 + GB) \Bigl(2 + \log\frac{\det A_T}{\det A_0}\Bigr)
+                  \le 2 (1 + GB) \Bigl(1 + \log\bigl(1 + \tfrac{T G^2}{16 \lambda (1 + GB)}\bigr)\Bigr),
+
+        with A the matrix of second derivatives of the parabolas and the ridge. With ``n_rows`` the second, which no
+        sequence of so many rows can exceed; without, the first, for the rows that were learned.
+        """
+        n = self._check_rows(n_rows)
+        growth = 2.0 * math.log1p(n * self._features**2 / (16.0 * self._ridge * self._flatter))
+        if n_rows is None:
+            start = 2.0 * self._ridge
+            growth = min(growth, math.log(self._held[D1] / start) + math.log(self._held[D2] / start))
+        return OnlineCertificate(
+            quantity=f"the log loss beyond that of the best Platt map with a^2 + b^2 <= {self.radius:g}^2, in sum,",
+            bound=self._flatter * (2.0 + growth),
+            n_rows=n,
+            expected=False,
+            assumptions=(f"both see scores held in [{self.clamp:g}, {1.0 - self.clamp:g}]",),
+            theorem="improper online logistic regression, Jezequel et al. 2020, Theorem 1",
+        )

@@ -1,0 +1,136 @@
+"""One forecaster from several experts, as good as the best of them: Vovk's aggregating algorithm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+from calibrant.arrays import InputError
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.online.base import Forecaster
+
+Loss = Literal["brier", "log"]
+
+RATES: dict[str, float] = {"brier": 2.0, "log": 1.0}
+"""The largest learning rate at which each loss is mixable for outcomes 0 and 1."""
+
+CLAMP = 2.0**-32
+"""Log loss holds forecasts this far from 0 and 1."""
+
+
+class MultiExpert(Forecaster):
+    r"""A meta-expert that nearly matches the best of its experts, whoever chooses the outcomes.
+
+    .. math:: w_k \propto \exp\Bigl(-\eta \sum_{s < t} \ell(q_{sk}, y_s)\Bigr), \qquad
+              g(y) = -\frac1\eta \log \sum_k w_k e^{-\eta\, \ell(q_{tk}, y)},
+
+    where :math:`q_{tk}` is the forecast of expert k and the loss is the squared error (``"brier"``,
+    :math:`\eta = 2`) or the log loss (``"log"``, :math:`\eta = 1`). The forecast is a p whose loss is at most
+    :math:`g(y)` for both outcomes: :math:`p = \tfrac12 + \tfrac12 (g(0) - g(1))` for the squared error, the weighted
+    mean :math:`\sum_k w_k q_{tk}` for the log loss.
+
+    Calibeating several experts at once is a composition. ``Hedging(MultiExpert(a, b))`` is calibrated and nearly as
+    good as the best of a and b. ``MultiExpert(Tracking(a), Tracking(b))`` beats the refinement of each, since tracking
+    does that for each and the aggregate nearly matches the best; put a ``Hedging`` round it for calibration.
+
+    Parameters
+    ----------
+    experts
+        Forecasters, at least one; copies are taken. Features, if given, go to every one of them.
+    loss
+        ``"brier"`` (the one that calibeating works with) or ``"log"``.
+
+    Notes
+    -----
+    Guarantee, on every sequence of outcomes 0 and 1: total loss at most that of the best of K experts plus log(K) /
+    eta (:meth:`certificate`). For the log loss, forecasts of experts are held 2^-32 from 0 and 1.
+    Cost: K forecasts and K exponentials per row; K + 1 numbers besides those of the experts.
+    Reference: 000 section 3.1; Vovk 1990; Foster and Hart 2023, section A.7; docs/certificates/games.md.
+
+    Examples
+    --------
+    >>> from calibrant.online import OnlinePlatt, Tracking
+    >>> both = MultiExpert(OnlinePlatt(), Tracking(OnlinePlatt()))
+    >>> p = both.forecast_many([0.8] * 50, [0, 1] * 25)
+    >>> [round(w, 2) for w in both.weights]
+    [0.96, 0.04]
+    """
+
+    bounded_outcomes: ClassVar[bool] = False
+
+    def __init__(self, *experts: Forecaster, loss: Loss = "brier") -> None:
+        if not experts:
+            raise InputError("experts must hold one forecaster at least")
+        if loss not in RATES:
+            raise InputError(f"loss must be 'brier' or 'log', not {loss!r}")
+        self.loss: Loss = loss
+        self._own(*experts)
+        self._seen = 0
+        self._behind = [0.0] * len(experts)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows learned so far."""
+        return self._seen
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weights of the experts now; they add up to 1."""
+        raw = [math.exp(-RATES[self.loss] * behind) for behind in self._behind]
+        total = sum(raw)
+        return tuple(w / total for w in raw)
+
+    def predict_one(self, score: float, features: Any = None) -> float:
+        """The probability of an event, from what was learned so far; asking changes nothing."""
+        x = self._score(score)
+        return self._mixed([expert.predict_one(x, features) for expert in self.experts])
+
+    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
+        """Learn one outcome, and let every expert learn it."""
+        x, y = self._score(score), self._label(label)
+        forecasts = [expert.predict_one(x, features) for expert in self.experts]
+        for expert in self.experts:
+            expert.learn_one(x, y, features)
+        losses = [old + self._lost(p, y) for old, p in zip(self._behind, forecasts, strict=True)]
+        best = min(losses)
+        self._behind = [each - best for each in losses]
+        self._seen += 1
+        return self
+
+    def _lost(self, p: float, y: float) -> float:
+        if self.loss == "brier":
+            return (y - p) * (y - p)
+        p = min(max(p, CLAMP), 1.0 - CLAMP)
+        return -math.log(p if y == 1.0 else 1.0 - p)
+
+    def _mixed(self, forecasts: list[float]) -> float:
+        weights = self.weights
+        if self.loss == "log":
+            return sum(w * min(max(p, CLAMP), 1.0 - CLAMP) for w, p in zip(weights, forecasts, strict=True))
+        zero = sum(w * math.exp(-2.0 * p * p) for w, p in zip(weights, forecasts, strict=True))
+        one = sum(w * math.exp(-2.0 * (1.0 - p) * (1.0 - p)) for w, p in zip(weights, forecasts, strict=True))
+        return min(max(0.5 + 0.25 * math.log(one / zero), 0.0), 1.0)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"loss": self.loss}
+
+    def _numbers(self) -> list[float]:
+        return [float(self._seen), *self._behind]
+
+    def _resume(self, numbers: list[float]) -> None:
+        seen, *behind = numbers
+        if seen < 0 or seen != int(seen) or min(behind) != 0.0:
+            raise InputError("the state's losses belong to no stream: was it changed by hand?")
+        self._seen, self._behind = int(seen), [float(x) for x in behind]
+
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
+        """The promise on the mean loss against the best expert."""
+        n = self._check_rows(n_rows)
+        if n == 0:
+            return Refusal("no row has been learned: pass n_rows to see what some would give")
+        name = "Brier score" if self.loss == "brier" else "mean log loss"
+        bound = math.log(len(self.experts)) / RATES[self.loss] / n
+        assumptions = ("each outcome is learned before the next forecast",)
+        quantity = f"the {name}, less that of the best of {len(self.experts)} experts,"
+        return OnlineCertificate(quantity, bound, n, False, assumptions, "Vovk 1990, Gupta 2022, section 3.1")

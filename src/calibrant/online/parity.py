@@ -1,0 +1,360 @@
+"""Will the next value be lower? Probabilities of a decrease from forecasts of a number, for online calibration."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError, check_scores
+from calibrant.arrays.columns import is_whole, read_column, read_floats
+from calibrant.arrays.keys import read_keys
+from calibrant.numerics import Floats
+from calibrant.online.base import Forecaster
+from calibrant.online.parity_results import DecisionResult, ParityResult, ParityTable
+from calibrant.online.predictive import CdfForecast, Predictive, quantile_calibration_error
+
+N_BINS = 30
+"""Bins of equal width in which parity is judged (002 section 7.3)."""
+
+Said = Forecaster | ArrayLike | None
+"""Whose probabilities: a forecaster's, given ones, or (None) those of the base forecast."""
+
+
+@dataclass(frozen=True, eq=False)
+class ParityStream:
+    r"""Probabilities of a decrease and what happened, in order of time; made by :func:`parity_stream`.
+
+    Attributes
+    ----------
+    scores
+        :math:`p_t = F_t(y_{t-1})`: what the base forecast says of a decrease.
+    outcomes
+        1 where :math:`y_t \le y_{t-1}`, else 0.
+    batches
+        Number of the batch of each row, from 0 on; None when each row is a batch of its own.
+    rows
+        Numbers of these rows among those given; the others had no previous value, no outcome or no forecast.
+    given
+        How many rows were given.
+    forecast, y
+        The base forecast and the values, of all rows given; the forecast is None if probabilities were given.
+
+    Examples
+    --------
+    >>> from calibrant.online import GaussianForecast, OnlinePlatt, parity_stream
+    >>> y = np.random.default_rng(0).normal(size=4000)  # noise: what is high will fall
+    >>> stream = parity_stream(GaussianForecast(y * 0.0, 3.0), y)  # laws that are far too wide
+    >>> print(stream.compare({"OPS": OnlinePlatt(gamma=0.001, rho=1e4)}))
+    3,999 rows, 50.1 % decreases, 30 bins
+             QCE     PCE  (if right)   Sharp     Acc   AUROC
+    base  0.1454  0.1476      0.0250  0.3348  0.7507  0.8348
+    OPS        -  0.0250      0.0272  0.3338  0.7497  0.8301
+    """
+
+    scores: Floats
+    outcomes: Floats
+    batches: NDArray[np.intp] | None
+    rows: NDArray[np.intp]
+    given: int
+    forecast: Predictive | None
+    y: Floats
+
+    def __len__(self) -> int:
+        """Rows with a forecast and an outcome."""
+        return len(self.scores)
+
+    def forecasts(self, forecaster: Forecaster) -> Floats:
+        """What a copy of the forecaster would have said live: each batch is forecast, and then learned.
+
+        Rows of one batch are all forecast before any of their outcomes is known. The forecaster itself is not moved.
+        """
+        learner = copy.deepcopy(forecaster)
+        if self.batches is None:
+            return learner.forecast_many(self.scores, self.outcomes)
+        out = np.empty(len(self))
+        for part in self._parts(self.batches):
+            out[part] = learner.predict_many(self.scores[part])
+            learner.learn_many(self.scores[part], self.outcomes[part])
+        return out
+
+    def judge(
+        self, said: Said = None, *, after: int = 0, n_bins: int = N_BINS, name: str | None = None
+    ) -> ParityResult:
+        """One row of the table of chapter 7: calibration error, sharpness, accuracy and AUROC of parity.
+
+        Parameters
+        ----------
+        said
+            A forecaster, whose live forecasts are judged; or probabilities, one for each row of the stream; or None for
+            the base forecast, whose quantile calibration is then judged too.
+        after
+            So many batches (rows, where there are no batches) are learned from first and not judged.
+        n_bins
+            Bins of equal width.
+        name
+            Of the row; by default that of the forecaster.
+
+        Notes
+        -----
+        Guarantee: none in finite samples; that of the forecaster is its own certificate.
+        Reference: 002 section 7.A.
+        """
+        from calibrant.metrics import accuracy, auc, ece, sharpness  # here, so that a service starts without scipy
+        from calibrant.metrics.bins import tally_of
+
+        judged = self._judged(after)
+        tally = tally_of(self._said(said)[judged], self.outcomes[judged])
+        qce = None
+        if said is None and self.forecast is not None:
+            qce = quantile_calibration_error(self.forecast, self.y, rows=self.rows[judged])
+        return ParityResult(
+            name=_name(said) if name is None else name,
+            n_rows=int(judged.sum()),
+            base_rate=float(self.outcomes[judged].mean()),
+            n_bins=n_bins,
+            qce=qce,
+            pce=ece(tally, n_bins=n_bins),
+            sharpness=sharpness(tally, n_bins=n_bins),
+            accuracy=accuracy(tally),
+            auroc=auc(tally),
+        )
+
+    def compare(self, forecasters: Mapping[str, Said], *, after: int = 0, n_bins: int = N_BINS) -> ParityTable:
+        """The base forecast and others beside it, judged by :meth:`judge` on the same rows.
+
+        Parameters
+        ----------
+        forecasters
+            By name. Those of 002 Algorithm 7.1, with n rows in a batch: ``Refitted("platt", every=uf * n)`` is IW,
+            ``Refitted("platt", every=uf * n, window=ws * n)`` is MW, and ``OnlinePlatt(gamma=g, rho=(g * D) ** -2)`` is
+            OPS; ``Tracking(...)`` and ``Hedging(...)`` of these are calibeaten.
+        after, n_bins
+            As in :meth:`judge`.
+
+        Notes
+        -----
+        OPS has gamma 0.1 and D 1 in Algorithm 7.2, as in chapter 6, and 0.001 and 10 for the cases of section 7.C.1:
+        then its steps do not shrink, and it follows the latest outcomes.
+        """
+        results = [self.judge(after=after, n_bins=n_bins, name="base")]
+        for name, said in forecasters.items():
+            results.append(self.judge(said, after=after, n_bins=n_bins, name=name))
+        return ParityTable(tuple(results))
+
+    def decide(
+        self, loss_matrix: ArrayLike, said: Said = None, *, actions: Sequence[Any] | None = None, after: int = 0
+    ) -> DecisionResult:
+        """Take the action of least expected loss in every row, and add up what it cost.
+
+        Parameters
+        ----------
+        loss_matrix
+            One row per action, two columns: its loss when the value rises, and when it does not.
+        said, after
+            As in :meth:`judge`.
+        actions
+            Names; by default the numbers of the rows.
+
+        Notes
+        -----
+        Edge rule: at a tie the action that is best at higher probabilities is taken.
+        Reference: 002 section 7.3.1; :func:`calibrant.decisions.bayes_action`.
+
+        Examples
+        --------
+        >>> stream = parity_stream([0.9, 0.2, 0.6, 0.1], [5.0, 4.0, 6.0, 7.0], previous=[6.0, 6.0, 5.0, 6.0])
+        >>> print(stream.decide([[0.3, 0.5], [0.6, 0.2], [1.0, 0.0]], actions=["tight", "mild", "none"]))
+        A loss of 1.4 over 4 rows (tight 50.0 %, mild 25.0 %, none 25.0 %).
+        """
+        from calibrant.decisions import bayes_action  # here, since few streams decide
+
+        losses = np.asarray(loss_matrix, dtype=np.float64)
+        policy = bayes_action(losses)
+        names = tuple(range(len(losses)) if actions is None else actions)
+        if len(names) != len(losses):
+            raise InputError(f"actions has {len(names)} names but loss_matrix has {len(losses)} rows: name every row")
+        judged = self._judged(after)
+        taken = policy.decide(self._said(said)[judged]).astype(np.intp)
+        return DecisionResult(names, taken, losses[taken, self.outcomes[judged].astype(np.intp)])
+
+    def _said(self, said: Said) -> Floats:
+        if said is None:
+            return self.scores
+        if isinstance(said, Forecaster):
+            return self.forecasts(said)
+        found = np.asarray(check_scores(said, "probability"), dtype=np.float64)
+        if len(found) != len(self) or np.isnan(found).any():
+            raise InputError(
+                f"probabilities must be given for each of the {len(self)} rows of the stream, none missing"
+            )
+        return found
+
+    def _judged(self, after: int) -> NDArray[np.bool_]:
+        if not is_whole(after) or after < 0:
+            raise InputError(f"after must be a whole number of batches from 0 on, got {after!r}")
+        found = (np.arange(len(self)) if self.batches is None else self.batches) >= after
+        if not found.any():
+            raise InputError(f"after={after} leaves no row to judge: there are fewer batches")
+        return np.asarray(found)
+
+    def _parts(self, batches: NDArray[np.intp]) -> list[slice]:
+        ends = np.append(np.flatnonzero(np.diff(batches)) + 1, len(batches)).tolist()
+        return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def __repr__(self) -> str:
+        """How many rows there are, and how many were left out."""
+        rate = f"{100.0 * self.outcomes.mean():.1f} % decreases"
+        batches = "" if self.batches is None else f" in {self.batches[-1] + 1:,} batches"
+        return f"<parity stream of {len(self):,} rows{batches}, {rate}; {self.given - len(self):,} rows left out>"
+
+
+def parity_stream(
+    forecast: Predictive | Callable[[Floats], ArrayLike] | ArrayLike,
+    y: ArrayLike,
+    *,
+    previous: ArrayLike | None = None,
+    by: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+) -> ParityStream:
+    r"""From forecasts of a number to probabilities that it will not rise, and whether it did.
+
+    .. math:: p_t = F_t(y_{t-1}), \qquad \tilde y_t = \mathbf{1}[y_t \le y_{t-1}],
+
+    where :math:`F_t` is the forecast law of the value :math:`y_t`, made before it is known, and :math:`y_{t-1}` the
+    value before it in the same series. **1 is a decrease**; a tie counts as one.
+
+    Parameters
+    ----------
+    forecast
+        A :class:`GaussianForecast`, :class:`QuantileForecast` or :class:`SampleForecast`; or a function that gives
+        :math:`F_t(x_t)` for an array of one x per row; or a column of probabilities of a decrease, from a classifier.
+    y
+        Values in order of time; NaN where one is missing.
+    previous
+        The value before each row, if it is not among the rows.
+    by
+        The series that each row belongs to; by default there is one. Rows are compared with the same series.
+    batch
+        What becomes known at one time, such as the week; rows of a batch stand together. All rows of a batch are
+        forecast before any of its outcomes is learned. By default each row is a batch.
+
+    Notes
+    -----
+    Edge rules: a row without previous value (the first of its series, or after a NaN), outcome or forecast is left out;
+    the result says how many. The row before in the same series counts as its previous one, however long ago it was.
+    A batch with two rows of one series is refused, since the first would have to be known to forecast the second; pass
+    ``previous`` if it was. Within a stream without batches, outcomes of other series at the same time are learned one
+    by one: that is 002's single-timeseries setting, which peeks at one state's week for the next state's.
+    Guarantee: none; a forecast whose quantiles are calibrated can be wrong about parity at every probability (002
+    section 7.1.1), which is why it is calibrated by an online forecaster.
+    Cost: one evaluation of the laws, one sort of the series.
+    Reference: 002 section 7.2 and Algorithm 7.1.
+
+    Examples
+    --------
+    >>> from calibrant.online import GaussianForecast, parity_stream
+    >>> stream = parity_stream(GaussianForecast([10, 20, 11, 19], 1.0), [10, 20, 9, 21], by=["a", "b", "a", "b"])
+    >>> stream.scores.round(3).tolist(), stream.outcomes.tolist()
+    ([0.159, 0.841], [1.0, 0.0])
+
+    Live, one law at a time, a forecaster is asked and told as always:
+
+    >>> from calibrant.online import OnlinePlatt
+    >>> ops, yesterday = OnlinePlatt(), 9.5
+    >>> decrease = float(GaussianForecast(10.0, 1.0).cdf(yesterday)[0])
+    >>> round(ops.predict_one(decrease), 3)
+    0.309
+    >>> ops = ops.learn_one(decrease, 9.1 <= yesterday)
+    """
+    values = _values(y, "y")
+    numbers = None if batch is None else _numbered(batch, len(values))
+    before = _previous(values, previous, by, numbers)
+    base, scores = _probabilities(forecast, before)
+    kept = np.flatnonzero(~(np.isnan(values) | np.isnan(before) | np.isnan(scores)))
+    if not len(kept):
+        raise InputError("no row has a forecast, an outcome and a value before it: there is nothing to compare")
+    outcomes = (values[kept] <= before[kept]).astype(np.float64)
+    batches = None if numbers is None else np.unique(numbers[kept], return_inverse=True)[1].astype(np.intp)
+    return ParityStream(scores[kept], outcomes, batches, kept, len(values), base, values)
+
+
+def _probabilities(forecast: Any, before: Floats) -> tuple[Predictive | None, Floats]:
+    """The laws, if there are any, and their probabilities of at most the values before."""
+    base: Predictive | None = None
+    if isinstance(forecast, Predictive):
+        base = forecast
+    elif callable(forecast):
+        base = CdfForecast(forecast, len(before))
+    else:
+        found = np.asarray(check_scores(forecast, "probability"), dtype=np.float64)
+    rows = len(found if base is None else base)
+    if rows != len(before):
+        raise InputError(f"forecast has {rows} rows but y has {len(before)}: pass one for each")
+    if base is None:
+        return None, found
+    known = ~np.isnan(before)
+    filled = np.where(known, before, before[known][0] if known.any() else 0.0)  # a user's function may choke on NaN
+    return base, np.where(known, base.cdf(filled), np.nan)
+
+
+def _previous(values: Floats, previous: Any, by: Any, batches: NDArray[np.intp] | None) -> Floats:
+    if previous is not None:
+        if by is not None:
+            raise InputError("previous and by were both given: pass previous values, or the series to find them in")
+        found = _values(previous, "previous")
+        if len(found) != len(values):
+            raise InputError(f"previous has {len(found)} rows but y has {len(values)}: pass one for each")
+        return found
+    series = np.zeros(len(values), dtype=np.intp) if by is None else _series(by, len(values))
+    order = np.argsort(series, kind="stable")
+    follows = np.diff(series[order]) == 0
+    if batches is not None and (follows & (np.diff(batches[order]) == 0)).any():
+        raise InputError(
+            "batch holds two rows of one series, so that the first is not known when the second is forecast: "
+            "use smaller batches, say by which series rows are compared, or pass previous"
+        )
+    out = np.full(len(values), np.nan)
+    out[order[1:][follows]] = values[order[:-1][follows]]
+    return out
+
+
+def _values(column: ArrayLike, name: str) -> Floats:
+    found = np.asarray(read_floats(column, name), dtype=np.float64)
+    if np.isinf(found).any():
+        raise InputError(f"{name} holds an infinite value: pass NaN where a value is missing")
+    return found
+
+
+def _series(by: Any, n: int) -> NDArray[np.intp]:
+    codes = read_keys(by, "by").codes
+    if codes.shape != (n,):
+        raise InputError(f"by has {len(codes)} rows but y has {n}: pass one series for each")
+    if (codes < 0).any():
+        raise InputError("by has missing values: leave these rows out, or name their series")
+    return codes
+
+
+def _numbered(batch: Any, n: int) -> NDArray[np.intp]:
+    """Batches by number, in the order in which they come; any values do, dates too."""
+    items = read_column(batch, "batch").tolist()
+    if len(items) != n:
+        raise InputError(f"batch has {len(items)} rows but y has {n}: pass one for each")
+    places: dict[Any, int] = {}
+    try:
+        if any(item is None or item != item for item in items):  # NaN equals nothing, and pandas' NA refuses to say
+            raise TypeError
+        codes = np.array([places.setdefault(item, len(places)) for item in items], dtype=np.intp)
+    except TypeError:
+        raise InputError("batch has missing values, or such as cannot be told apart: leave these rows out") from None
+    if (np.diff(codes) < 0).any():
+        raise InputError("batch has rows that do not stand together: sort the rows by time first")
+    return codes
+
+
+def _name(said: Said) -> str:
+    return "base" if said is None else type(said).__name__ if isinstance(said, Forecaster) else "given"

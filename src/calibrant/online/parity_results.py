@@ -1,0 +1,141 @@
+"""What comes of judging probabilities of a decrease: a row, a table, and what decisions cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.numerics import Floats
+
+if TYPE_CHECKING:
+    from calibrant.metrics import Estimate
+
+COLUMNS = ("QCE", "PCE", "(if right)", "Sharp", "Acc", "AUROC")
+
+
+@dataclass(frozen=True)
+class ParityResult:
+    """How good probabilities of a decrease were; prints as the row of a table.
+
+    Attributes
+    ----------
+    name
+        Whose probabilities.
+    n_rows, base_rate, n_bins
+        Rows judged, their share of decreases, and bins of equal width.
+    qce
+        Quantile calibration error of the base forecast; None for probabilities that have no quantiles.
+    pce
+        Parity calibration error; ``pce.null`` is what calibrated probabilities would show at this many rows.
+    sharpness
+        Between the square of the base rate (bins tell nothing) and the base rate.
+    accuracy
+        Of saying "decrease" from 1/2 on.
+    auroc
+        Area under the ROC curve.
+    """
+
+    name: str
+    n_rows: int
+    base_rate: float
+    n_bins: int
+    qce: Estimate | None
+    pce: Estimate
+    sharpness: Estimate
+    accuracy: Estimate
+    auroc: Estimate
+
+    @property
+    def numbers(self) -> tuple[float | None, ...]:
+        """The columns of the table."""
+        qce = None if self.qce is None else self.qce.value
+        rest = (self.sharpness.value, self.accuracy.value, self.auroc.value)
+        return (qce, self.pce.value, self.pce.null, *rest)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        facts = {"name": self.name, "n_rows": self.n_rows, "base_rate": self.base_rate, "n_bins": self.n_bins}
+        metrics = {"pce": self.pce, "sharpness": self.sharpness, "accuracy": self.accuracy, "auroc": self.auroc}
+        known = metrics if self.qce is None else {"qce": self.qce, **metrics}
+        return {**facts, **{key: metric.to_dict() for key, metric in known.items()}}
+
+    def __str__(self) -> str:
+        """A table of one row."""
+        return str(ParityTable((self,)))
+
+
+@dataclass(frozen=True)
+class ParityTable:
+    """Several results on the same rows, in the form of the tables of Gupta 2023, chapter 7; ``table["OPS"]`` is one."""
+
+    results: tuple[ParityResult, ...]
+
+    def __getitem__(self, name: str) -> ParityResult:
+        """The result of this name."""
+        return {result.name: result for result in self.results}[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"results": [result.to_dict() for result in self.results]}
+
+    def __str__(self) -> str:
+        """A head, and one line for each."""
+        first = self.results[0]
+        wide = max(len(result.name) for result in self.results)
+        widths = [max(len(column), 6) for column in COLUMNS]
+        head = "  ".join(f"{column:>{width}}" for column, width in zip(COLUMNS, widths, strict=True))
+        lines = [f"{first.n_rows:,} rows, {100.0 * first.base_rate:.1f} % decreases, {first.n_bins} bins"]
+        lines.append(f"{'':{wide}}  {head}")
+        for result in self.results:
+            texts = ["-" if x is None else f"{x:.4f}" for x in result.numbers]
+            row = "  ".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
+            lines.append(f"{result.name:{wide}}  {row}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionResult:
+    """What was done in every row, and what it cost.
+
+    Attributes
+    ----------
+    actions
+        Names of the actions.
+    taken
+        Number of the action in each row.
+    losses
+        Its loss in each row.
+    """
+
+    actions: tuple[Any, ...]
+    taken: NDArray[np.intp]
+    losses: Floats
+
+    @property
+    def total(self) -> float:
+        """Loss of all rows."""
+        return float(self.losses.sum())
+
+    @property
+    def cumulative(self) -> Floats:
+        """Loss of rows up to each row."""
+        return np.cumsum(self.losses)
+
+    @property
+    def shares(self) -> dict[Any, float]:
+        """How often each action was taken."""
+        counts = np.bincount(self.taken, minlength=len(self.actions)) / len(self.taken)
+        return dict(zip(self.actions, counts.tolist(), strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        shares = [{"action": action, "share": share} for action, share in self.shares.items()]
+        return {"n_rows": len(self.losses), "total": self.total, "shares": shares}
+
+    def __str__(self) -> str:
+        """One sentence."""
+        shares = ", ".join(f"{action} {100.0 * share:.1f} %" for action, share in self.shares.items())
+        return f"A loss of {self.total:,.1f} over {len(self.losses):,} rows ({shares})."

@@ -1,0 +1,132 @@
+"""The rows that a map is fitted to again and again, in constant memory: the last ones, or all of them on a grid."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from calibrant.numerics import Floats, Grid
+from calibrant.tallies import Cells, Tally
+
+GRID = Grid(6)
+"""Cells of at most 1/32 in log-odds, each with its mean score: fits from them are off by far less than by chance."""
+
+LIGHTEST = 1e-12
+"""A cell with less than this share of the weight is forgotten."""
+
+
+class Latest:
+    """The last ``size`` rows as they are.
+
+    Examples
+    --------
+    >>> pool = Latest(2)
+    >>> for row in ((0.1, 0.0), (0.5, 1.0), (0.5, 0.0)):
+    ...     pool.add(*row)
+    >>> pool.tally()
+    Tally(2 rows, 1 events, 1 cells, exact, kind='probability')
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.scores: deque[float] = deque(maxlen=size)
+        self.labels: deque[float] = deque(maxlen=size)
+
+    def add(self, score: float, label: float) -> None:
+        """Take one row, and forget the oldest where there is no room."""
+        self.scores.append(score)
+        self.labels.append(label)
+
+    def tally(self) -> Tally:
+        """What they say together."""
+        keys, place = np.unique(np.array(self.scores), return_inverse=True)
+        n = np.bincount(place, minlength=len(keys))
+        events = np.bincount(place, np.array(self.labels), minlength=len(keys)).astype(np.int64)
+        return Tally(Cells(keys, n, events))
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.scores.clear()
+        self.labels.clear()
+
+    def numbers(self) -> list[float]:
+        """All of it, as always the same number of numbers."""
+        spare = [0.0] * (self.size - len(self.scores))
+        return [float(len(self.scores)), *self.scores, *spare, *self.labels, *spare]
+
+    def resume(self, numbers: list[float]) -> None:
+        """Take over the numbers of another one."""
+        n = int(numbers[0])
+        self.clear()
+        self.scores.extend(numbers[1 : 1 + n])
+        self.labels.extend(numbers[1 + self.size : 1 + self.size + n])
+
+
+class Gridded:
+    """All rows so far, on a grid; with a half life, a row counts half as much when so many others came after it.
+
+    Rows wait in a list until the next tally is asked for, which must be after at most ``most`` of them.
+
+    Examples
+    --------
+    >>> pool = Gridded(4, half_life=1.0)
+    >>> for row in ((0.1, 0.0), (0.5, 1.0), (0.5, 0.0)):  # with weights 1/4, 1/2 and 1
+    ...     pool.add(*row)
+    >>> tally = pool.tally()
+    >>> (tally.events / tally.n).round(6).tolist(), round(tally.effective_size, 6)
+    ([0.0, 0.333333], 2.333333)
+    """
+
+    def __init__(self, most: int, half_life: float | None = None) -> None:
+        self.half_life = half_life
+        self.waiting = Latest(most)
+        self.columns = np.zeros((3, 2 * GRID.top + 1))  # weight, its part with an event, and where in the cell, summed
+        self.squares = 0.0
+
+    def add(self, score: float, label: float) -> None:
+        """Take one row."""
+        self.waiting.add(score, label)
+
+    def tally(self) -> Tally:
+        """What they say together, in the unit in which weights add up to the effective number of rows."""
+        self._sort_in()
+        weight, events, inside = self.columns
+        kept = np.flatnonzero(weight)
+        unit = float(weight.sum()) / self.squares
+        cells = Cells((kept - GRID.top).astype(np.int32), weight[kept] * unit, events[kept] * unit, inside[kept] * unit)
+        return Tally(cells, grid=GRID, resolution="grid", counts=False)
+
+    def _sort_in(self) -> None:
+        scores, labels = np.array(self.waiting.scores), np.array(self.waiting.labels)
+        code, inside = GRID.cells(scores)
+        weights, fade = self._ages(len(scores))
+        size = self.columns.shape[1]
+        self.columns *= fade
+        for column, values in zip(self.columns, (weights, weights * labels, weights * inside), strict=True):
+            column += np.bincount(code + GRID.top, values, minlength=size)
+        self.squares = self.squares * fade * fade + float((weights * weights).sum())
+        self.columns[:, self.columns[0] < LIGHTEST * self.columns[0].sum()] = 0.0
+        self.waiting.clear()
+
+    def _ages(self, n: int) -> tuple[Floats, float]:
+        """Weights of so many new rows, and what the weights of all before them shrink by."""
+        if self.half_life is None:
+            return np.ones(n), 1.0
+        return np.exp2(-np.arange(n - 1.0, -1.0, -1.0) / self.half_life), float(np.exp2(-n / self.half_life))
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.waiting.clear()
+        self.columns[:] = 0.0
+        self.squares = 0.0
+
+    def numbers(self) -> list[float]:
+        """All of it, as always the same number of numbers."""
+        return [self.squares, *self.waiting.numbers(), *self.columns.ravel().tolist()]
+
+    def resume(self, numbers: list[float]) -> None:
+        """Take over the numbers of another one."""
+        self.squares = float(numbers[0])
+        self.waiting.resume(numbers[1 : 2 + 2 * self.waiting.size])
+        self.columns[:] = np.array(numbers[2 + 2 * self.waiting.size :]).reshape(self.columns.shape)

@@ -1,0 +1,396 @@
+"""Forecasts of a number, one law per row: Gaussian, quantiles, samples, or any cumulative distribution function."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Real
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.arrays.columns import is_whole, read_floats
+from calibrant.numerics import Floats
+
+if TYPE_CHECKING:
+    from calibrant.metrics import Estimate
+
+LARGEST = 1e150
+"""Beyond this, differences and ratios of values could overflow."""
+
+ROUNDING = 1e-9
+"""A cumulative distribution function may leave [0, 1] by this much."""
+
+
+class Predictive:
+    """Forecasts of a number: the law of row t says how likely each value is.
+
+    A row whose numbers are missing (NaN) has no forecast, and its answers are NaN.
+    A subclass defines ``__len__``, :meth:`cdf` and :meth:`quantile`.
+    """
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        raise NotImplementedError
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """Probability of at most ``x[t]`` in each row t; one number stands for all rows."""
+        raise NotImplementedError
+
+    def quantile(self, level: float) -> Floats:
+        """The least value that row t stays at or below with probability ``level``; infinite where there is none."""
+        raise NotImplementedError
+
+    def _points(self, x: ArrayLike) -> Floats:
+        found = np.asarray(read_floats([x] if np.ndim(x) == 0 else x, "x"), dtype=np.float64)
+        if np.ndim(x) == 0:
+            return np.full(len(self), found[0])
+        if len(found) != len(self):
+            raise InputError(f"x has {len(found)} values but there are {len(self)} forecasts: pass one for each row")
+        return found
+
+
+class GaussianForecast(Predictive):
+    r"""A normal law for each row.
+
+    .. math:: F_t(x) = \Phi\bigl((x - \mu_t) / \sigma_t\bigr)
+
+    with mean :math:`\mu_t`, standard deviation :math:`\sigma_t` and the standard normal :math:`\Phi`.
+
+    Parameters
+    ----------
+    mean, sd
+        One of each per row, or one ``sd`` for all.
+
+    Notes
+    -----
+    Edge rules: an ``sd`` of 0 is all mass on the mean; a NaN in either is a row without forecast.
+    Guarantee: none, it is what the forecaster claims. Cost: O(rows). Reference: 002 section 7.3.2.
+
+    Examples
+    --------
+    >>> forecast = GaussianForecast([10.0, 12.0], [1.0, 2.0])
+    >>> forecast.cdf([10.0, 10.0]).round(4).tolist()
+    [0.5, 0.1587]
+    """
+
+    def __init__(self, mean: ArrayLike, sd: ArrayLike) -> None:
+        self.mean = _finite(read_floats([mean] if np.ndim(mean) == 0 else mean, "mean"), "mean")
+        given = _finite(read_floats([sd] if np.ndim(sd) == 0 else sd, "sd"), "sd")
+        self.sd = np.full(len(self.mean), given[0]) if np.ndim(sd) == 0 else given
+        if len(self.sd) != len(self.mean):
+            raise InputError(f"sd has {len(self.sd)} rows but mean has {len(self.mean)}: pass one for each row")
+        if (self.sd < 0.0).any():
+            raise InputError("sd must be a standard deviation of at least 0: pass its square root if it is a variance")
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.mean)
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """Probability of at most ``x[t]`` in each row t."""
+        return _normal_cdf(_ratio(self._points(x) - self.mean, self.sd))
+
+    def quantile(self, level: float) -> Floats:
+        """The value that row t stays at or below with probability ``level``."""
+        return np.asarray(self.mean + _times(_normal_score(level), self.sd))
+
+
+class QuantileForecast(Predictive):
+    r"""A law for each row from a few of its quantiles, Gaussian between neighbours.
+
+    .. math:: F_t(x) = \Phi\Bigl(z_k + (z_{k+1} - z_k) \frac{x - q_k}{q_{k+1} - q_k}\Bigr),
+              \qquad q_k \le x < q_{k+1}, \quad z_k = \Phi^{-1}(\tau_k),
+
+    where :math:`q_k` is the quantile of level :math:`\tau_k` of row t. Below the first and above the last quantile the
+    nearest piece goes on.
+
+    Parameters
+    ----------
+    levels
+        At least two levels inside (0, 1), increasing.
+    values
+        Row t holds its quantiles, one for each level.
+
+    Notes
+    -----
+    Edge rules: quantiles that cross are sorted within their row, which brings them no farther from the true ones taken
+    together (Chernozhukov et al. 2010), and a :class:`CalibrantWarning` says in how many rows. Equal quantiles are a
+    heap at that value; where the first or last two are equal there is nothing beyond them. A row with a NaN has no
+    forecast.
+    Guarantee: none. Cost: O(rows x levels). Reference: 002 section 7.B.1.
+
+    Examples
+    --------
+    >>> forecast = QuantileForecast([0.25, 0.5, 0.75], [[90, 100, 130]])
+    >>> forecast.cdf([115]).round(4).tolist()  # half way between the normal scores 0 and 0.6745
+    [0.632]
+    >>> forecast.quantile(0.632).round(1).tolist()
+    [115.0]
+    """
+
+    def __init__(self, levels: ArrayLike, values: ArrayLike) -> None:
+        self.levels = np.asarray(read_floats(levels, "levels"), dtype=np.float64)
+        if len(self.levels) < 2 or not (np.diff(self.levels) > 0.0).all():
+            raise InputError("levels must be at least two increasing numbers: a law needs two quantiles or more")
+        if not (self.levels[0] > 0.0 and self.levels[-1] < 1.0):
+            raise InputError("levels must lie inside (0, 1): drop the levels 0 and 1, which are the ends of the law")
+        rows = _matrix(values, "values")
+        if rows.shape[1] != len(self.levels):
+            raise InputError(f"values has {rows.shape[1]} columns for {len(self.levels)} levels: pass one for each")
+        rows[np.isnan(rows).any(axis=1)] = np.nan
+        self.crossed = int((np.diff(rows, axis=1) < 0.0).any(axis=1).sum())
+        if self.crossed:
+            warnings.warn(
+                f"values has quantiles that cross in {self.crossed:,} of {len(rows):,} rows: they were sorted there",
+                CalibrantWarning,
+                stacklevel=2,
+            )
+        self.values = np.sort(rows, axis=1)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.values)
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """Probability of at most ``x[t]`` in each row t."""
+        points = self._points(x)
+        below = (self.values <= points[:, None]).sum(axis=1)
+        left, right, z, step = self._piece(below)
+        score = z + step * _ratio(points - left, right - left)
+        return _normal_cdf(np.where(np.isnan(left), np.nan, score))
+
+    def quantile(self, level: float) -> Floats:
+        """The value that row t stays at or below with probability ``level``."""
+        score = _normal_score(level)
+        left, right, z, step = self._piece(np.full(len(self), int((_normal_scores(self.levels) < score).sum())))
+        return np.asarray(left + _times((score - z) / step, right - left))
+
+    def _piece(self, below: NDArray[np.intp]) -> tuple[Floats, Floats, Floats, Floats]:
+        """Ends of the piece above ``below`` quantiles, the normal score of its left end, and the step to the right."""
+        k = np.clip(below - 1, 0, len(self.levels) - 2)
+        rows, scores = np.arange(len(self)), _normal_scores(self.levels)
+        return self.values[rows, k], self.values[rows, k + 1], scores[k], scores[k + 1] - scores[k]
+
+
+class SampleForecast(Predictive):
+    r"""A law for each row from draws of it: members of an ensemble, or simulated paths.
+
+    .. math:: F_t(x) = \frac{e + \#\{j : x_{tj} \le x\}}{m_t + 2e}
+
+    with :math:`m_t` draws :math:`x_{tj}` in row t and ``ends`` e, the weight beyond either end in draws: without it a
+    value outside the draws would have probability 0 or 1, which no calibration of log-odds could take back.
+
+    Parameters
+    ----------
+    samples
+        Row t holds its draws; NaN where there are fewer.
+    ends
+        At least 0; 0 gives the plain empirical law.
+
+    Notes
+    -----
+    Edge rules: one draw is enough (1/4 below it, 3/4 from it on); a row without draws has no forecast.
+    Guarantee: none. Cost: O(rows x draws). Reference: 002 eq. 7.1 with the law of the draws.
+
+    Examples
+    --------
+    >>> SampleForecast([[1.0, 2.0, 3.0], [5.0, 6.0, 7.0]]).cdf([2.0, 9.0]).tolist()
+    [0.625, 0.875]
+    """
+
+    def __init__(self, samples: ArrayLike, *, ends: float = 0.5) -> None:
+        if not (isinstance(ends, int | float) and 0.0 <= ends < np.inf):
+            raise InputError(f"ends must be a number of draws of at least 0, not {ends!r}")
+        self.samples, self.ends = np.sort(_matrix(samples, "samples"), axis=1), float(ends)
+        self.draws = (~np.isnan(self.samples)).sum(axis=1)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.samples)
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """Probability of at most ``x[t]`` in each row t."""
+        points = self._points(x)
+        below = (self.samples <= points[:, None]).sum(axis=1)
+        known = (self.draws > 0) & ~np.isnan(points)
+        return np.where(known, (below + self.ends) / np.maximum(self.draws + 2.0 * self.ends, 1e-300), np.nan)
+
+    def quantile(self, level: float) -> Floats:
+        """The least value that row t stays at or below with probability ``level``."""
+        check_level(level)
+        # The k-th draw reaches (k + ends) / (m + 2 ends); a hair of slack so that 0.5 of 4 draws is the second.
+        k = np.ceil(level * (self.draws + 2.0 * self.ends) - self.ends - ROUNDING).astype(np.intp)
+        inside = self.samples[np.arange(len(self)), np.clip(k - 1, 0, np.maximum(self.draws - 1, 0))]
+        out = np.where(k < 1, -np.inf, np.where(k > self.draws, np.inf, inside))
+        return np.where(self.draws > 0, out, np.nan)
+
+
+class CdfForecast(Predictive):
+    """A law for each row from a function of your own.
+
+    Parameters
+    ----------
+    cdf
+        From an array of one value per row to the probabilities of at most these, as ``scipy.stats.norm(mean, sd).cdf``.
+    n_rows
+        Number of rows.
+    quantile
+        Its inverse, from one level to one value per row, if there is one.
+
+    Notes
+    -----
+    Edge rules: an answer outside [0, 1] by more than rounding is refused; NaN is a row without forecast.
+    Guarantee: none. Cost: that of the function.
+
+    Examples
+    --------
+    >>> forecast = CdfForecast(lambda x: 1.0 - np.exp(-x / np.array([1.0, 2.0])), 2)
+    >>> forecast.cdf([1.0, 1.0]).round(4).tolist()
+    [0.6321, 0.3935]
+    """
+
+    def __init__(
+        self,
+        cdf: Callable[[Floats], ArrayLike],
+        n_rows: int,
+        quantile: Callable[[float], ArrayLike] | None = None,
+    ) -> None:
+        if not callable(cdf) or not is_whole(n_rows) or n_rows < 0:
+            raise InputError("cdf must be a function of one value per row, and n_rows the number of rows")
+        self._cdf, self._n, self._inverse = cdf, int(n_rows), quantile
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self._n
+
+    @property
+    def has_quantiles(self) -> bool:
+        """Whether the inverse was given."""
+        return self._inverse is not None
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        """Probability of at most ``x[t]`` in each row t."""
+        found = np.asarray(self._cdf(self._points(x)), dtype=np.float64)
+        if found.shape != (self._n,):
+            raise InputError(f"cdf gave the shape {found.shape} for {self._n} values: it must give one number for each")
+        if (found < -ROUNDING).any() or (found > 1.0 + ROUNDING).any():
+            raise InputError("cdf gave numbers outside [0, 1]: pass a cumulative distribution function, not a density")
+        return np.clip(found, 0.0, 1.0)
+
+    def quantile(self, level: float) -> Floats:
+        """The value that row t stays at or below with probability ``level``, if the inverse was given."""
+        if self._inverse is None:
+            raise InputError("quantile was not given: pass CdfForecast(cdf, n_rows, quantile) if quantiles are needed")
+        check_level(level)
+        return np.broadcast_to(np.asarray(self._inverse(level), dtype=np.float64), (self._n,)).copy()
+
+
+def quantile_calibration_error(
+    forecast: Predictive, y: ArrayLike, *, n_levels: int = 100, rows: ArrayLike | None = None
+) -> Estimate:
+    r"""How far the quantiles of a forecast cover other shares of the outcomes than they claim.
+
+    .. math:: \mathrm{QCE} = \frac1L \sum_{i=1}^{L} \Bigl|\frac1T \sum_{t=1}^{T}
+              \mathbf{1}[y_t \le F_t^{-1}(p_i)] - p_i\Bigr|, \qquad p_i = \frac{i - 1}{L - 1},
+
+    with L = ``n_levels`` levels from 0 to 1 and outcomes :math:`y_t`; :math:`F_t^{-1}(0)` is the lower end of the law.
+
+    Parameters
+    ----------
+    forecast
+        One law per row; of a :class:`CdfForecast` without inverse, :math:`F_t(y_t) \le p_i` is counted instead, which
+        is the same for a continuous law.
+    y
+        Outcomes; NaN where one is missing.
+    rows
+        Numbers of the rows to judge; all by default. Rows without outcome or forecast are left out.
+
+    Notes
+    -----
+    Edge rules: no row left gives NaN and a note. ``null`` is what laws that are right would show on average, by the
+    normal approximation; it holds for one-step forecasts, whose coverings are independent then.
+    Guarantee: none in finite samples. Quantile calibration does not imply parity calibration.
+    Cost: O(rows x levels). Reference: 002 section 7.A.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> error = quantile_calibration_error(GaussianForecast(np.zeros(1000), 1.0), rng.normal(0.0, 2.0, 1000))
+    >>> round(error.value, 2), round(error.null, 2)
+    (0.1, 0.01)
+    """
+    from calibrant.metrics import Estimate  # here, so that a stream service starts without scipy
+
+    if not is_whole(n_levels) or n_levels < 2:
+        raise InputError(f"n_levels must be a whole number from 2 on, got {n_levels!r}")
+    name = f"quantile calibration error, {n_levels} levels"
+    outcome = read_floats(y, "y")
+    if len(outcome) != len(forecast):
+        raise InputError(f"y has {len(outcome)} rows but there are {len(forecast)} forecasts: pass one for each")
+    chosen = np.arange(len(outcome)) if rows is None else np.asarray(rows, dtype=np.intp)
+    at = forecast.cdf(np.where(np.isnan(outcome), 0.0, outcome))
+    chosen = chosen[~np.isnan(outcome[chosen]) & ~np.isnan(at[chosen])]
+    if not len(chosen):
+        return Estimate(name, float("nan"), notes=("not defined: no row has both a forecast and an outcome",))
+    levels = np.linspace(0.0, 1.0, n_levels)
+    if isinstance(forecast, CdfForecast) and not forecast.has_quantiles:
+        covered = np.searchsorted(np.sort(at[chosen]), levels, side="right") / len(chosen)
+    else:
+        covered = np.array([(outcome[chosen] <= forecast.quantile(float(p))[chosen]).mean() for p in levels])
+    null = float(np.sqrt(2.0 * levels * (1.0 - levels) / (np.pi * len(chosen))).mean())
+    return Estimate(name, float(np.abs(covered - levels).mean()), null=null)
+
+
+def check_level(level: float) -> float:
+    """Refuse what is no probability."""
+    if not (isinstance(level, Real) and 0.0 <= level <= 1.0):
+        raise InputError(f"level must be a probability in [0, 1], not {level!r}")
+    return float(level)
+
+
+def _normal_cdf(z: Floats) -> Floats:
+    from scipy.special import ndtr  # here, so that a stream service starts without scipy
+
+    return np.asarray(ndtr(z), dtype=np.float64)
+
+
+def _normal_scores(levels: Floats) -> Floats:
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(levels), dtype=np.float64)
+
+
+def _normal_score(level: float) -> float:
+    return float(_normal_scores(np.array([check_level(level)]))[0])
+
+
+def _ratio(gap: Floats, scale: Floats) -> Floats:
+    """Gap over scale; over a scale of 0 an infinity of its sign, plus at a gap of 0, since laws include their ends."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        found = gap / scale
+    return np.where(scale == 0.0, np.where(np.isnan(gap), np.nan, np.where(gap >= 0.0, np.inf, -np.inf)), found)
+
+
+def _times(factor: Floats | float, scale: Floats) -> Floats:
+    """Factor times scale, and 0 at a scale of 0 even where the factor is infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(scale == 0.0, 0.0, factor * scale)
+
+
+def _finite(values: NDArray[np.floating], name: str) -> Floats:
+    if (np.abs(values) > LARGEST).any():
+        raise InputError(f"{name} holds an infinite or huge number: rescale it, or pass NaN for a row without forecast")
+    return np.asarray(values, dtype=np.float64)
+
+
+def _matrix(values: ArrayLike, name: str) -> Floats:
+    try:
+        rows = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a matrix of numbers: one row per forecast, all of the same length") from None
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise InputError(f"{name} must be a matrix, one row per forecast, not of the shape {rows.shape}")
+    return _finite(rows, name)

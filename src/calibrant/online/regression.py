@@ -1,0 +1,377 @@
+"""Calibration by regression: forecasts that are right on average on every group and every test function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.arrays import InputError
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.maps import Map, PiecewiseLinearMap
+from calibrant.numerics import Floats
+from calibrant.online.base import Forecaster
+from calibrant.online.test_functions import (
+    FAMILIES,
+    LARGEST_SIZE,
+    SIZES,
+    active_functions,
+    clip,
+    fixed_point,
+    line_fixed_point,
+)
+
+OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
+"""From a forecast, a score and features to values in [-1, 1], continuous in the forecast."""
+
+JUMP = 1e-6
+"""A fixed point that is missed by more than this has no continuous function behind it."""
+
+OWN = "own"
+"""What a state says in the place of functions that only their owner has."""
+
+
+class CalibratedRegression(Forecaster):
+    r"""A score and group memberships in, a probability that is calibrated on every group out, whoever picks outcomes.
+
+    .. math:: \theta_t = \operatorname*{argmin}_\theta \sum_{\tau < t} (\theta \cdot f_\tau(p_\tau) - y_\tau)^2
+              + \|\theta - \theta_0\|^2, \qquad p_t = \operatorname{clip}(\theta_t \cdot f_t(p_t)),
+
+    ridge regression on its own forecasts: :math:`f_t(p)` holds the features of row t, the functions of the forecast
+    that are asked for, the constant 1, the score and p itself, and the forecast is the fixed point. :math:`\theta_0` is
+    the score as it is, or zero without it. That p is among the regressors makes the errors :math:`p_t - y_t` nearly
+    orthogonal to every :math:`f_i`, which plain ridge regression does not (001, footnote 1).
+
+    Parameters
+    ----------
+    n_features
+        Length of the features of a row: memberships of groups, which may overlap, or other numbers in [-1, 1].
+    test_functions
+        ``"features"``: unbiased on all rows, on each feature, and against the score and the forecast.
+        ``"polynomials"``: also against polynomials of the forecast up to degree ``size``. ``"hats"``: also against
+        ``size`` hats on [0, 1], a continuous kind of bins. Or a function of (forecast, score, features) that returns
+        ``size`` numbers in [-1, 1] and is continuous in the forecast.
+    size
+        Functions of the family, at most 64; 1, 4 and 16 unless told.
+    each_feature
+        Whether every function of the forecast is also asked for on each feature: calibrated inside each group.
+    growing
+        Whether the functions come one by one, as many as the cube root of the rows, up to ``size``.
+    include_score
+        Whether the score is a regressor, at which the regression starts. Without it, the score is not looked at.
+
+    Notes
+    -----
+    Features are checked on every row: as many as told, none missing, each in [-1, 1]. Outcomes may lie anywhere in
+    [0, 1]. Equal and constant features do no harm. Forecasts have no draws: the same rows give the same numbers.
+
+    Guarantee: on every sequence, chosen by anyone who sees each forecast, after every row T and for each test function
+    i, :math:`|\sum_t f_{t,i} (p_t - y_t)| \le \sqrt{\tau_i (c + n \ln(T + 1))}`, where
+    :math:`\tau_i = 1 + \sum_t f_{t,i}^2`, n counts the regressors, and c is 2 with the score and 1 without; and with
+    the score the sum of squared errors is at most :math:`n \ln(T + 1)` above that of the score. It supposes that each
+    outcome is learned before the next forecast. Proof: docs/certificates/regression.md.
+    Cost: O(n^2) per row and numbers kept, however long the stream: the factors L D L' of the matrix, with the
+    right-hand side as a last row, are updated by rank one without subtraction in D.
+    Reference: 001 Algorithm 2, Theorem 3.3, Corollary 4.1 and sections III.C, IV.A; Gill et al. 1974, method C1.
+
+    Examples
+    --------
+    The model says 0.5 to all, but the first group has no events and the second only events.
+
+    >>> regression = CalibratedRegression(n_features=2)
+    >>> for t in range(400):
+    ...     regression = regression.learn_one(0.5, t % 2, [1 - t % 2, t % 2])
+    >>> round(regression.predict_one(0.5, [1, 0]), 2), round(regression.predict_one(0.5, [0, 1]), 2)
+    (0.0, 1.0)
+    """
+
+    bounded_outcomes: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_features: int = 0,
+        *,
+        test_functions: str | OwnFunctions = "features",
+        size: int | None = None,
+        each_feature: bool = False,
+        growing: bool = False,
+        include_score: bool = True,
+    ) -> None:
+        self.n_features, self.test_functions = _whole(n_features, "n_features", 0), test_functions
+        own = callable(test_functions)
+        if test_functions == OWN:
+            raise InputError(
+                "the state is of test_functions of your own, which no state can hold: build the forecaster with them, "
+                "then call its restore(state)"
+            )
+        if not own and test_functions not in FAMILIES:
+            raise InputError(
+                f"test_functions must be one of {', '.join(FAMILIES)}, or a function, not {test_functions!r}"
+            )
+        if own and (size is None or each_feature or growing):
+            raise InputError("size must be told with test_functions of your own, and each_feature and growing left out")
+        self.size = _whole(SIZES[str(test_functions)] if size is None else size, "size", 1)
+        if self.size > (1 if test_functions == "features" else LARGEST_SIZE):
+            raise InputError(f"size must be at most {LARGEST_SIZE}, and 1 for features, not {size!r}")
+        self.each_feature, self.growing, self.include_score = bool(each_feature), bool(growing), bool(include_score)
+        # Functions of the forecast, of which the first is the forecast itself.
+        self._n_functions = self.size + own
+        self._n = self._regressors(self._n_functions)
+        self._clear()
+
+    def _regressors(self, functions: int) -> int:
+        products = self.n_features * functions if self.each_feature else 0
+        return self.n_features + products + functions + 1 + self.include_score
+
+    def _clear(self) -> None:
+        n = self._n
+        self._seen, self._spent = 0, 0.0
+        self._errors, self._theta = [0.0] * n, [0.0] * n
+        # The matrix I + sum of f f' with the right-hand side as its last row, as factors: D, and L below its diagonal.
+        self._pivots, self._columns = [1.0] * n, [[0.0] * (n - j) for j in range(n)]
+
+    # ---------------------------------------------------------------------------------------------------- one row
+
+    def predict_one(self, score: float, features: Any = None) -> float:
+        """The probability of an event, from what was learned so far; asking changes nothing."""
+        return self._forecast(self._score(score), self._one(features))[0]
+
+    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
+        """Learn one outcome."""
+        self._step(self._score(score), self._label(label), self._one(features))
+        return self
+
+    def _forecast(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
+        """The fixed point, and the values of the functions of the forecast there."""
+        functions = self._functions(s, xs)
+        level, slopes = self._collapsed(s, xs)
+        if self._n_functions == 1:
+            p = line_fixed_point(level, slopes[0])
+            return p, [p]
+        p = fixed_point(lambda q: level + _dot(slopes, functions(q)))
+        values = functions(p)
+        if callable(self.test_functions) and abs(clip(level + _dot(slopes, values)) - p) > JUMP:
+            raise InputError(f"test_functions must be continuous in the forecast, and they jump at {p:.6g}")
+        return p, values
+
+    def _functions(self, s: float, xs: list[float]) -> Callable[[float], list[float]]:
+        if callable(self.test_functions):
+            own, size = self.test_functions, self.size
+            return lambda p: [p, *_own_values(own(p, s, list(xs)), size)]
+        family, size = FAMILIES[self.test_functions], self._active
+        return lambda p: family(p, size)
+
+    @property
+    def _active(self) -> int:
+        return active_functions(self._seen, self._n_functions) if self.growing else self._n_functions
+
+    def _collapsed(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
+        """The regression on this row as a constant and one coefficient for each function of the forecast."""
+        theta, d, k = self._theta, self.n_features, self._n_functions
+        level = _dot(theta, xs) + theta[self._n - 2 - self.include_score]
+        if self.include_score:
+            level += (1.0 + theta[-2]) * s
+        own = d + (d * k if self.each_feature else 0)
+        slopes = [theta[-1], *theta[own : own + k - 1]]
+        if self.each_feature:
+            slopes = [b + _dot(theta[d + j * d : d + (j + 1) * d], xs) for j, b in enumerate(slopes)]
+        return level, slopes
+
+    def _regress(self, s: float, xs: list[float], values: list[float]) -> list[float]:
+        """All regressors of a row, in the order in which they are kept."""
+        values = values + [0.0] * (self._n_functions - len(values))
+        products = [x * v for v in values for x in xs] if self.each_feature else []
+        return xs + products + values[1:] + ([1.0, s] if self.include_score else [1.0]) + [values[0]]
+
+    def _step(self, s: float, y: float, xs: list[float]) -> float:
+        """Learn a row; the forecast made before."""
+        p, values = self._forecast(s, xs)
+        row = self._regress(s, xs, values)
+        error = p - y
+        self._errors = [e + error * f for e, f in zip(self._errors, row, strict=True)]
+        share = self._absorb([*row, y - s if self.include_score else y])
+        self._spent += error * error * (1.0 - share)
+        self._solve()
+        self._seen += 1
+        return p
+
+    def _absorb(self, v: list[float]) -> float:
+        """Add v v' to the matrix; 1 / (1 + f' A^-1 f), the share of the squared error that was not to be avoided."""
+        pivots, columns, alpha = self._pivots, self._columns, 1.0
+        for j, before in enumerate(pivots):
+            first, v = v[0], v[1:]
+            if first == 0.0:
+                continue
+            pivots[j] = after = before + alpha * first * first
+            beta = alpha * first / after
+            alpha *= before / after
+            v = [x - first * c for x, c in zip(v, columns[j], strict=True)]
+            columns[j] = [c + beta * x for x, c in zip(v, columns[j], strict=True)]
+        return alpha
+
+    def _solve(self) -> None:
+        """The coefficients, from the last row of the factors by substitution."""
+        theta: list[float] = []
+        for column in reversed(self._columns):
+            theta.insert(0, column[-1] - _dot(column, theta))
+        self._theta = theta
+
+    # -------------------------------------------------------------------------------------------------- many rows
+
+    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """Probabilities of many rows, all from what was learned so far."""
+        xs = self._scores(scores).tolist()
+        return np.array([self._forecast(x, f)[0] for x, f in zip(xs, self._all(features, len(xs)), strict=True)])
+
+    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
+        """Learn outcomes in their order."""
+        self.forecast_many(scores, labels, features)
+        return self
+
+    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
+        xs, ys = self._scores(scores).tolist(), self._labels(labels, scores).tolist()
+        rows = zip(xs, ys, self._all(features, len(xs)), strict=True)
+        return np.array([self._step(x, y, f) for x, y, f in rows], dtype=np.float64)
+
+    def _one(self, features: Any) -> list[float]:
+        return self._all(None if features is None else [features], 1)[0]
+
+    def _all(self, features: Any, n: int) -> list[list[float]]:
+        d = self.n_features
+        if features is None and d == 0:
+            return [[]] * n
+        try:
+            found = np.asarray(np.empty((n, 0)) if features is None else features, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"features must be {d} numbers for each row, and they are no numbers") from None
+        if found.shape != (n, d):
+            raise InputError(f"features must be {d} numbers for each row, as n_features says; got {found.shape[1:]}")
+        if not (np.abs(found) <= 1.0).all():
+            raise InputError("features must be in [-1, 1] without missing values: 1 in a group and 0 outside, say")
+        rows: list[list[float]] = found.tolist()
+        return rows
+
+    # ------------------------------------------------------------------------------------------------ what it promises
+
+    @property
+    def errors(self) -> Floats:
+        r""":math:`\sum_t f_{t,i} (p_t - y_t)` of each test function so far; the first ``n_features`` are the features'.
+
+        After these come products of the functions of the forecast with the features (if asked for), those functions
+        themselves, the constant, the score (if included) and the forecast.
+        """
+        return np.array(self._errors)
+
+    @property
+    def bounds(self) -> Floats:
+        r"""What the absolute :attr:`errors` cannot exceed, from the rows so far.
+
+        :math:`\sqrt{\tau_i (c + v)}` with :math:`v = \sum_t (p_t - y_t)^2 q_t / (1 + q_t)`,
+        :math:`q_t = f_t \cdot A_{t-1}^{-1} f_t`, which is never above :math:`n \ln(T + 1)`.
+        """
+        squares = np.zeros(self._n)
+        for j, (pivot, column) in enumerate(zip(self._pivots, self._columns, strict=True)):
+            squares[j] += pivot
+            squares[j + 1 :] += pivot * np.square(column[:-1])
+        found = np.sqrt(squares * (self._start + self._spent))
+        # For score and forecast a linear term is left, which is worth 1: see docs/certificates/regression.md.
+        found[self._n - 1 - self.include_score :] += 1.0
+        return found
+
+    @property
+    def _start(self) -> float:
+        """Squared distance from where the regression starts to the forecast itself."""
+        return 2.0 if self.include_score else 1.0
+
+    def certificate(self, n_rows: int | None = None, group_rows: int | None = None) -> OnlineCertificate | Refusal:
+        """What is promised after ``n_rows`` rows (default: those learned) of which ``group_rows`` are in a group."""
+        rows = self._check_rows(n_rows)
+        inside = rows if group_rows is None else self._check_rows(group_rows)
+        if inside > rows:
+            raise InputError(f"group_rows must be at most n_rows, {rows}, not {inside}")
+        active = active_functions(max(rows - 1, 0), self._n_functions) if self.growing else self._n_functions
+        bound = math.sqrt((inside + 1) * (self._start + self._regressors(active) * math.log1p(rows)))
+        where = "on all rows, in any group" if group_rows is None else f"in any group of {inside:,} rows"
+        if self._n_functions > 1:
+            where += " and under any test function"
+        assumptions = ["each outcome is learned before the next forecast", "features are fixed before the forecast"]
+        if callable(self.test_functions):
+            assumptions.append("the test functions are continuous in the forecast")
+        return OnlineCertificate(
+            f"the difference between events forecast and events seen {where}",
+            min(bound, float(inside)),
+            rows,
+            False,
+            tuple(assumptions),
+            "Foster and Kakade 2006, Theorem 3.3, with the constants of our proof",
+        )
+
+    def freeze(self) -> Map:
+        """The map of this moment, where the forecast is a clipped line of the score alone."""
+        level, slopes = self._collapsed(0.0, [])
+        if self.n_features or self._n_functions > 1 or slopes[0] >= 1.0:
+            return super().freeze()
+        rise = self._collapsed(1.0, [])[0] - level
+        bends = [(at * (1.0 - slopes[0]) - level) / rise for at in (0.0, 1.0)] if rise else []
+        knots = sorted({0.0, 1.0, *(b for b in bends if 0.0 < b < 1.0)})
+        return PiecewiseLinearMap(np.array(knots), self.predict_many(knots))
+
+    # -------------------------------------------------------------------------------------------------- its state
+
+    @property
+    def n_rows(self) -> int:
+        """Rows learned so far."""
+        return self._seen
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "n_features": self.n_features,
+            "test_functions": OWN if callable(self.test_functions) else self.test_functions,
+            "size": self.size,
+            "each_feature": self.each_feature,
+            "growing": self.growing,
+            "include_score": self.include_score,
+        }
+
+    def _numbers(self) -> list[float]:
+        factors = [c for column in self._columns for c in column]
+        return [float(self._seen), self._spent, *self._errors, *self._pivots, *factors]
+
+    def _resume(self, numbers: list[float]) -> None:
+        n, rest = self._n, [float(x) for x in numbers]
+        seen, pivots = rest[0], rest[2 + n : 2 + 2 * n]
+        if seen < 0.0 or seen != int(seen) or rest[1] < 0.0 or min(pivots) < 1.0:
+            raise InputError("the state has numbers that no run can lead to: was it changed?")
+        self._seen, self._spent, self._errors, self._pivots = int(seen), rest[1], rest[2 : 2 + n], pivots
+        at, columns = 2 + 2 * n, []
+        for length in range(n, 0, -1):
+            columns.append(rest[at : at + length])
+            at += length
+        self._columns = columns
+        self._solve()
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    """Sum of products as far as the shorter goes, from the left, so that every Python gives the same bits."""
+    total = 0.0
+    for x, y in zip(a, b, strict=False):
+        total += x * y
+    return total
+
+
+def _own_values(found: Sequence[float], size: int) -> list[float]:
+    values = [float(v) for v in found]
+    if len(values) != size or not all(-1.0 <= v <= 1.0 for v in values):
+        raise InputError(f"test_functions must return {size} numbers in [-1, 1] for every row, as size says")
+    return values
+
+
+def _whole(value: int, name: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return int(value)

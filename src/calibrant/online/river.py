@@ -1,0 +1,70 @@
+"""A forecaster behind a model of river; needs ``river`` installed."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from river import base
+
+from calibrant.online.base import Forecaster
+from calibrant.online.newton import OnlinePlatt
+
+
+class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
+    """A binary classifier of river whose probabilities are kept calibrated.
+
+    Each row is scored by the model as it is, then its outcome is learned by the forecaster, and only then by the model.
+
+    Parameters
+    ----------
+    model
+        Any binary classifier of river with ``predict_proba_one``, a pipeline too.
+    forecaster
+        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied.
+
+    Notes
+    -----
+    Edge rules: a model that gives no probability yet says 1/2.
+    Guarantee: that of the forecaster, where each outcome is learned before the next forecast.
+
+    Examples
+    --------
+    >>> from river import linear_model
+    >>> model = RiverClassifier(linear_model.LogisticRegression())
+    >>> for i in range(100):
+    ...     model.learn_one({"x": i % 3}, i % 3 == 2)
+    >>> sorted(model.predict_proba_one({"x": 2})), model.forecaster.n_rows
+    ([False, True], 100)
+    """
+
+    def __init__(self, model: base.Classifier, forecaster: Forecaster | None = None) -> None:
+        self.model = model
+        self.forecaster = OnlinePlatt() if forecaster is None else copy.deepcopy(forecaster)
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.model
+
+    @property
+    def _multiclass(self) -> bool:
+        return False
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        from river import linear_model
+
+        yield {"model": linear_model.LogisticRegression()}
+
+    def _score(self, x: dict[Any, Any]) -> float:
+        return float(self.model.predict_proba_one(x).get(True, 0.5))
+
+    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
+        """The calibrated probability of each label."""
+        p = self.forecaster.predict_one(self._score(x))
+        return {False: 1.0 - p, True: p}
+
+    def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
+        """Learn one outcome: the forecaster from the model's score, then the model."""
+        self.forecaster.learn_one(self._score(x), bool(y))
+        self.model.learn_one(x, y)

@@ -1,0 +1,286 @@
+"""What every online forecaster keeps: pure forecasts, one row equal to many, states that go on bit for bit."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibrant import InputError, online
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.online import base
+from calibrant.online.base import KINDS, Forecaster, KernelForecaster, resume
+
+# Every forecaster of one score, by how a user would build it.
+CASES: dict[str, Callable[[], Forecaster]] = {
+    "AsIs": online.AsIs,
+    "OnlinePlatt": online.OnlinePlatt,
+    "OnlinePlatt certified": lambda: online.OnlinePlatt(radius=1.0, certified=True),
+    "OnlineBeta": online.OnlineBeta,
+    "Aioli": online.Aioli,
+    "Refitted platt": lambda: online.Refitted(every=50),
+    "Refitted beta moving": lambda: online.Refitted("beta", every=40, window=100),
+    "Refitted bins forgetting": lambda: online.Refitted("bins", every=60, half_life=80.0, n_bins=5),
+    "Refitted once": lambda: online.Refitted("platt", every=None, first=100),
+    "Restarting": lambda: online.Restarting(online.OnlinePlatt(), shortest=16, levels=4),
+    "Tracking": lambda: online.Tracking(online.OnlinePlatt()),
+    "Tracking on beta": lambda: online.Tracking(online.OnlineBeta(), epsilon=0.05),
+    "Tracking on windows": lambda: online.Tracking(online.Refitted("bins", every=50)),
+    "Hedging": lambda: online.Hedging(online.OnlinePlatt(), random_state=3),
+    "Hedging by means": lambda: online.Hedging(online.OnlinePlatt(), shares="means", random_state=3),
+    "Hedging two choices": lambda: online.Hedging(online.OnlinePlatt(), rule="two-choices"),
+    "Hedging on windows": lambda: online.Hedging(online.Refitted("bins", every=50)),
+    "Foster99": online.Foster99,
+    "TwoChoices": online.TwoChoices,
+    "MultiExpert": lambda: online.MultiExpert(online.OnlinePlatt(), online.OnlineBeta(), online.Refitted(every=50)),
+    "Tracking on several": lambda: online.Tracking(online.MultiExpert(online.OnlinePlatt(), online.OnlineBeta())),
+    "Tracking of a model": lambda: online.Tracking(online.AsIs()),
+    "CalibratedRegression": lambda: online.CalibratedRegression(3),
+    "CalibratedRegression on hats": lambda: online.CalibratedRegression(
+        2, test_functions="hats", size=4, growing=True
+    ),
+}
+# Forecasters whose rows are more than one score have contract tests of their own.
+ELSEWHERE = {"OnlineClasses", "OnlineTemperature"}  # tests/unit/test_online_classes.py
+# Their forecasts depend on more than the score: on a draw, on the place in the stream, on features.
+WITHOUT_MAP = {
+    "Aioli",
+    "CalibratedRegression",
+    "CalibratedRegression on hats",
+    "Foster99",
+    "Hedging",
+    "Hedging by means",
+    "Hedging on windows",
+    "Hedging two choices",
+    "MultiExpert",
+    "Restarting",
+    "Tracking on several",
+    "TwoChoices",
+}
+NAMES = sorted(CASES)
+
+
+def stream(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Scores with ties and both ends, and labels that drift away from them."""
+    rng = np.random.default_rng(seed)
+    scores = np.round(rng.random(n), 2)
+    chance = np.where(np.arange(n) < n // 2, scores**2, 1.0 - scores)
+    return scores, (rng.random(n) < chance).astype(float)
+
+
+def features_of(forecaster: Forecaster, n: int, seed: int = 0) -> np.ndarray | None:
+    """Features for those that need them."""
+    needed = getattr(forecaster, "n_features", 0)
+    return np.random.default_rng([seed, 1]).integers(0, 2, (n, needed)).astype(float) if needed else None
+
+
+def row(features: np.ndarray | None, i: int) -> Any:
+    return None if features is None else features[i]
+
+
+def loop(forecaster: Forecaster, scores: Any, labels: Any, features: np.ndarray | None) -> list[float]:
+    out = []
+    for i in range(len(scores)):
+        out.append(forecaster.predict_one(scores[i], row(features, i)))
+        forecaster.learn_one(scores[i], labels[i], row(features, i))
+    return out
+
+
+def test_every_forecaster_has_a_case_here() -> None:
+    from_here = {name for name, kind in KINDS.items() if kind.__module__.startswith("calibrant.")}
+    built = {type(make()).__name__ for make in CASES.values()}
+    assert from_here == built | ELSEWHERE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forecasting_changes_nothing(name: str) -> None:
+    forecaster = CASES[name]()
+    scores, labels = stream(120)
+    features = features_of(forecaster, 120)
+    forecaster.learn_many(scores, labels, features)
+    before = forecaster.to_json()
+    first = [forecaster.predict_one(s, row(features, i)) for i, s in enumerate(scores.tolist())]
+    again = forecaster.predict_many(scores, features)
+    assert first == again.tolist()
+    assert forecaster.to_json() == before
+    assert forecaster.n_rows == 120
+    assert all(0.0 <= p <= 1.0 for p in first)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_rows_equal_a_loop_bit_for_bit(name: str) -> None:
+    scores, labels = stream(700)
+    by_loop, by_forecast, by_learning = CASES[name](), CASES[name](), CASES[name]()
+    features = features_of(by_loop, 700)
+    told = loop(by_loop, scores.tolist(), labels.tolist(), features)
+    assert by_forecast.forecast_many(scores, labels, features).tolist() == told
+    by_learning.learn_many(scores[:300], labels[:300], None if features is None else features[:300])
+    by_learning.learn_many(scores[300:], labels[300:], None if features is None else features[300:])
+    assert by_loop.state == by_forecast.state == by_learning.state
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if isinstance(CASES[n](), KernelForecaster)])
+def test_compiled_streams_equal_a_loop_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(base, "ENOUGH_ROWS", 1)
+    scores, labels = stream(3000, seed=1)
+    by_loop, compiled = CASES[name](), CASES[name]()
+    told = loop(by_loop, scores.tolist(), labels.tolist(), None)
+    assert compiled.forecast_many(scores, labels).tolist() == told
+    assert by_loop.state == compiled.state
+    assert compiled.predict_many(scores).tolist() == [by_loop.predict_one(s) for s in scores.tolist()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=12, deadline=None)
+@given(cut=st.integers(0, 90), seed=st.integers(0, 2**16))
+def test_a_restored_state_goes_on_bit_for_bit(name: str, cut: int, seed: int) -> None:
+    scores, labels = stream(90, seed)
+    one = CASES[name]()
+    features = features_of(one, 90, seed)
+    loop(one, scores[:cut].tolist(), labels[:cut].tolist(), features)
+    text = one.to_json()
+    two, three = resume(text), CASES[name]().restore(json.loads(text))
+    rest = None if features is None else features[cut:]
+    told = loop(one, scores[cut:].tolist(), labels[cut:].tolist(), rest)
+    assert loop(two, scores[cut:].tolist(), labels[cut:].tolist(), rest) == told
+    assert loop(three, scores[cut:].tolist(), labels[cut:].tolist(), rest) == told
+    assert one.to_json() == two.to_json() == three.to_json()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copies_and_pickles_go_on_alone(name: str) -> None:
+    scores, labels = stream(60)
+    one = CASES[name]()
+    features = features_of(one, 60)
+    one.learn_many(scores, labels, features)
+    for two in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        before = one.to_json()
+        assert two.to_json() == before
+        two.learn_one(0.3, 1.0, row(features, 0))
+        assert one.to_json() == before
+        assert two.to_json() != before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_does_not_grow_with_the_stream(name: str) -> None:
+    forecaster = CASES[name]()
+    sizes = []
+    for seed in (1, 2):
+        scores, labels = stream(2100, seed)
+        forecaster.learn_many(scores, labels, features_of(forecaster, 2100, seed))
+        sizes.append(len(forecaster.to_json()))
+    assert sizes[1] < 1.1 * sizes[0] + 200
+    assert sizes[1] < 200_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_labels_and_scores_of_other_types_are_the_same_rows(name: str) -> None:
+    scores, labels = stream(50)
+    want, got = CASES[name](), CASES[name]()
+    features = features_of(want, 50)
+    narrow = scores.astype(np.float32)
+    loop(want, narrow.astype(float).tolist(), labels.tolist(), features)
+    for i in range(25):
+        got.learn_one(narrow[i], bool(labels[i]), row(features, i))
+    got.learn_many(narrow[25:], labels[25:].astype(np.int8), None if features is None else features[25:])
+    assert got.state == want.state
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_rows_are_learned_as_nothing(name: str) -> None:
+    forecaster = CASES[name]()
+    features = features_of(forecaster, 0)
+    before = forecaster.state
+    assert forecaster.learn_many([], [], features).state == before
+    assert forecaster.forecast_many([], [], features).shape == (0,)
+    assert forecaster.predict_many([], features).shape == (0,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("score", [float("nan"), -0.1, 1.1, float("inf")])
+def test_a_score_that_is_no_probability_is_refused_and_nothing_learned(name: str, score: float) -> None:
+    forecaster = CASES[name]()
+    features = features_of(forecaster, 1)
+    before = forecaster.to_json()
+    with pytest.raises(InputError, match="score"):
+        forecaster.predict_one(score, row(features, 0))
+    with pytest.raises(InputError, match="score"):
+        forecaster.learn_one(score, 1, row(features, 0))
+    with pytest.raises(InputError, match="score"):
+        forecaster.learn_many([0.5, score], [0, 1], features_of(forecaster, 2))
+    assert forecaster.to_json() == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_label_that_is_no_outcome_is_refused_and_nothing_learned(name: str) -> None:
+    forecaster = CASES[name]()
+    features = features_of(forecaster, 1)
+    before = forecaster.to_json()
+    for label in (float("nan"), 2, -1):
+        with pytest.raises(InputError, match="label"):
+            forecaster.learn_one(0.5, label, row(features, 0))
+    with pytest.raises(InputError, match="labels has 1 rows but scores has 2"):
+        forecaster.learn_many([0.5, 0.6], [1], features_of(forecaster, 2))
+    assert forecaster.to_json() == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_frozen_map_says_what_the_forecaster_says_now(name: str) -> None:
+    forecaster = CASES[name]()
+    scores, labels = stream(400)
+    forecaster.learn_many(scores, labels, features_of(forecaster, 400))
+    if name in WITHOUT_MAP:
+        with pytest.raises(InputError, match="no (fixed )?map"):
+            forecaster.freeze()
+        return
+    frozen = forecaster.freeze()
+    asked = np.linspace(0.0, 1.0, 201)
+    np.testing.assert_allclose(frozen.apply(asked), forecaster.predict_many(asked), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_certificate_is_a_promise_or_a_refusal_in_one_sentence(name: str) -> None:
+    found = CASES[name]().certificate(10_000)
+    assert isinstance(found, OnlineCertificate | Refusal)
+    assert str(found).endswith(".")
+    if isinstance(found, OnlineCertificate):
+        assert found.bound >= 0.0
+        assert json.loads(json.dumps(found.to_dict()))["n_rows"] == 10_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_of_others_and_broken_states_are_refused(name: str) -> None:
+    forecaster = CASES[name]()
+    state = forecaster.state
+    for broken in ({**state, "numbers": [*state["numbers"], 1.0]}, {**state, "experts": None}, {}):
+        with pytest.raises(InputError, match="state"):
+            CASES[name]().restore(broken)
+    with pytest.raises(InputError, match="state"):
+        resume({**state, "forecaster": "os.system"})
+    with pytest.raises(InputError, match="no JSON"):
+        resume("{")
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if CASES[n]().experts])
+def test_a_wrapper_owns_its_experts(name: str) -> None:
+    wrapper = CASES[name]()
+    same = [copy.deepcopy(expert) for expert in wrapper.experts]
+    built = type(wrapper)._build(same, wrapper._parameters())
+    scores, labels = stream(50)
+    built.learn_many(scores, labels, features_of(built, 50))
+    assert all(expert.n_rows == 0 for expert in same)
+    assert built.n_rows == 50
+
+
+def test_an_expert_must_be_a_forecaster() -> None:
+    with pytest.raises(InputError, match="expert must be a forecaster"):
+        online.Tracking(0.5)  # type: ignore[arg-type]

@@ -1,0 +1,74 @@
+"""Adversaries that see all that the game allows cannot break the promises; one that sees more does."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from calibrant.metrics import error_over_time
+from calibrant.online import Foster99, Hedging, OnlinePlatt, Tracking, TwoChoices
+
+pytestmark = pytest.mark.statistical
+
+
+def _load_adversaries() -> ModuleType:
+    """Import benchmarks/adversaries.py by path: the folder is not installed. Dataclasses need the entry below."""
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "adversaries.py"
+    spec = importlib.util.spec_from_file_location("benchmark_adversaries", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+adversaries = _load_adversaries()
+STRATEGIES = {strategy.__name__: strategy for strategy in adversaries.STRATEGIES}
+HEDGERS = {
+    "F99": (lambda k: Foster99(random_state=k), lambda n: 0.05 + 2 / (0.1 * n) ** 0.5),
+    "F99, means": (lambda k: Foster99(random_state=k, shares="means"), lambda n: 0.05 + 2 / (0.1 * n) ** 0.5),
+    "HOPS": (lambda k: Hedging(OnlinePlatt(), random_state=k), lambda n: 0.05 + 20 / n**0.5),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_two_choices_are_within_their_bound_at_every_row(name: str, full_size: bool) -> None:
+    n = 100_000 if full_size else 5_000
+    for epsilon in (0.5, 0.1, 0.05):
+        game = TwoChoices(epsilon=epsilon)
+        run = adversaries.play(game, STRATEGIES[name], n, seed=1)
+        assert run.worst <= min(game.n_bins, (game.certificate(n).bound - epsilon / 2) * n) + 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hedger", HEDGERS)
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_mean_errors_of_draws_are_within_their_bounds(name: str, hedger: str, full_size: bool) -> None:
+    runs, n = (200, 2_000) if full_size else (10, 1_000)
+    make, printed = HEDGERS[hedger]
+    errors = [adversaries.play(make(k), STRATEGIES[name], n, seed=k).error for k in range(runs)]
+    assert np.mean(errors) <= min(printed(n), make(0).certificate(n).bound)
+
+
+def test_an_adversary_who_sees_the_draw_wins() -> None:
+    for game in (Foster99(), Hedging(OnlinePlatt())):
+        forecasts, outcomes = [], []
+        for score in np.random.default_rng(0).random(3_000):
+            p = game.predict_one(score)
+            y = int(p <= 0.5)
+            game.learn_one(score, y)
+            forecasts.append(p)
+            outcomes.append(y)
+        assert float(error_over_time(forecasts, outcomes)) > 0.4 > game.certificate().bound
+
+
+@pytest.mark.parametrize("make", [OnlinePlatt, lambda: Tracking(OnlinePlatt())], ids=["OPS", "TOPS"])
+def test_a_deterministic_point_forecaster_fails(make: object) -> None:
+    forecasts, outcomes, _ = adversaries._deterministic(make(), adversaries.oppose_below, 2_000, 0)  # type: ignore[operator]
+    assert float(error_over_time(forecasts, outcomes)) > 0.4

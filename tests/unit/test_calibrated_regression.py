@@ -1,0 +1,403 @@
+"""Ridge regression on its own forecasts: the fixed points, the factors, the edges, the state."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibrant.arrays import InputError
+from calibrant.online import CalibratedRegression, resume
+from calibrant.online.test_functions import active_functions, clip, fixed_point, hats, line_fixed_point, polynomials
+
+SETTINGS = {
+    "groups": {},
+    "groups, as printed": {"include_score": False},
+    "polynomials": {"test_functions": "polynomials"},
+    "hats": {"test_functions": "hats", "size": 8},
+    "growing": {"test_functions": "hats", "size": 8, "growing": True},
+    "inside each group": {"test_functions": "polynomials", "size": 2, "each_feature": True},
+    "a line inside each group": {"each_feature": True},
+    "own": {"test_functions": lambda p, score, features: [p * score, np.sin(3 * p) * features[0]], "size": 2},
+}
+
+
+def stream(n: int = 120, d: int = 3, seed: int = 0):
+    rng = np.random.default_rng([8, seed])
+    features = (rng.random((n, d)) < 0.4).astype(float)
+    scores = rng.random(n)
+    labels = (rng.random(n) < np.clip(scores + features @ np.linspace(-0.4, 0.4, d), 0, 1)).astype(float)
+    return scores, labels, features
+
+
+def regressors(setting: dict, p: float, s: float, x: np.ndarray, t: int) -> np.ndarray:
+    """The same list as the forecaster keeps, written down from the definition."""
+    kind, size = setting.get("test_functions", "features"), setting.get("size")
+    if callable(kind):
+        values = [p, *kind(p, s, x)]
+    else:
+        family = {"features": lambda p, k: [p], "polynomials": polynomials, "hats": hats}[kind]
+        size = size or {"features": 1, "polynomials": 4, "hats": 16}[kind]
+        values = family(p, size)
+        if setting.get("growing"):
+            values = [v if k < active_functions(t, size) else 0.0 for k, v in enumerate(values)]
+    products = [v * xi for v in values for xi in x] if setting.get("each_feature") else []
+    score = [s] if setting.get("include_score", True) else []
+    return np.array([*x, *products, *values[1:], 1.0, *score, p])
+
+
+# --------------------------------------------------------------------------------------------------- fixed points
+
+
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6) | st.sampled_from([1.0, 1.0 - 2**-53, 1.0 + 2**-52, 0.0]))
+def test_a_line_has_the_fixed_point_that_is_found(level, slope):
+    p = line_fixed_point(level, slope)
+    assert 0.0 <= p <= 1.0
+    assert abs(clip(level + slope * p) - p) <= 1e-15 * (1.0 + abs(level) + abs(slope))
+
+
+@pytest.mark.parametrize(
+    ("level", "slope", "expected"),
+    [
+        (0.3, 0.0, 0.3),
+        (0.2, 0.5, 0.4),  # 0.2 / (1 - 0.5)
+        (0.9, 0.5, 1.0),  # 1.8 is above 1, and 0.9 + 0.5 > 1
+        (-0.1, 0.5, 0.0),
+        (0.0, 1.0, 0.5),  # every point is fixed
+        (1e-300, 1.0, 1.0),
+        (-1e-300, 1.0, 0.0),
+        (-0.5, 2.0, 0.5),  # 0 and 1 are fixed as well
+        (0.1, 2.0, 1.0),  # the crossing is at -0.1: 0 is not fixed, since the line is at 0.1 there
+        (-1.5, 2.0, 0.0),  # the crossing is at 1.5: 1 is not fixed, since the line is at 0.5 there
+    ],
+)
+def test_both_ends_are_tried_where_one_minus_the_slope_is_zero_or_negative(level, slope, expected):
+    assert line_fixed_point(level, slope) == pytest.approx(expected)
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=9), st.sampled_from([polynomials, hats]))
+def test_the_search_finds_a_fixed_point_of_any_continuous_function(coefficients, family):
+    def value(p):
+        return coefficients[0] + sum(c * f for c, f in zip(coefficients[1:], family(p, 8), strict=False))
+
+    p = fixed_point(value)
+    # The slope is at most 1e3 * (1 + 2 * (4 + ... + 49 + 64)), so that a last place of p may cost 1e-9.
+    assert 0.0 <= p <= 1.0
+    assert abs(clip(value(p)) - p) <= 1e-9
+
+
+@pytest.mark.parametrize("value", [lambda p: -1.0, lambda p: 2.0, lambda p: p, lambda p: 1.0 - p, lambda p: 0.0])
+def test_the_search_ends_at_the_ends_and_on_the_diagonal(value):
+    p = fixed_point(value)
+    assert abs(clip(value(p)) - p) < 1e-15
+
+
+def test_the_search_takes_at_most_108_steps():
+    calls = []
+    p = fixed_point(lambda p: calls.append(p) or (1.0 if p < 1e-13 else 0.0 if p > 2e-13 else 2.0 - p * 1e13))
+    assert abs(p - 2.0 / (1e13 + 1.0)) < 1e-15
+    assert len(calls) <= 110
+
+
+# ------------------------------------------------------------------------------------------------------- families
+
+
+def test_polynomials_are_those_of_chebyshev_on_the_unit_interval():
+    for p in np.linspace(0.0, 1.0, 21):
+        expected = [p, *np.cos(np.arange(2, 9) * np.arccos(2 * p - 1))]
+        assert polynomials(p, 8) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 16])
+def test_hats_span_what_is_linear_between_points(size):
+    points = np.linspace(0.0, 1.0, size + 1)
+    basis = np.array([[1.0, *hats(p, size)] for p in points])
+    assert np.linalg.matrix_rank(basis) == size + 1
+    values = np.random.default_rng(size).random(size + 1)
+    c = np.linalg.solve(basis, values)
+    between = np.random.default_rng(1).random(50)
+    found = np.array([[1.0, *hats(p, size)] for p in between]) @ c
+    assert found == pytest.approx(np.interp(between, points, values), abs=1e-12)
+
+
+@given(st.floats(0.0, 1.0), st.integers(1, 64))
+def test_families_stay_in_bounds_and_begin_alike(p, size):
+    for family in (polynomials, hats):
+        values = family(p, size)
+        assert len(values) == size
+        assert max(map(abs, values)) <= 1.0 + 1e-9
+        assert values == family(p, 64)[:size]
+
+
+# ---------------------------------------------------------------------------------------------------- the algorithm
+
+
+def test_two_rows_by_hand():
+    # As printed, with one feature that is always 1 (and the constant, which is the same): start at zero.
+    # Row 1: theta = 0, forecast 0. Outcome 1 with f = (1, 1, 0): A = I + f f', b = f, so theta = (1/3, 1/3, 0).
+    # Row 2: 1/3 + 1/3 = 2/3, theta_0 = 0, forecast 2/3. Outcome 0 with f = (1, 1, 2/3).
+    # A = [[3, 2, 2/3], [2, 3, 2/3], [2/3, 2/3, 13/9]], b = (1, 1, 0); by symmetry theta = (u, u, v) with
+    # 5u + 2v/3 = 1 and 4u/3 + 13v/9 = 0, so v = -12u/13, u (5 - 8/13) = 1, u = 13/57, v = -12/57.
+    # Row 3: (26/57) / (1 + 12/57) = 26/69.
+    regression = CalibratedRegression(1, include_score=False)
+    assert regression.predict_one(0.9, [1]) == 0.0
+    assert regression.learn_one(0.9, 1, [1]).predict_one(0.1, [1]) == pytest.approx(2 / 3)
+    assert regression.learn_one(0.9, 0, [1]).predict_one(0.5, [1]) == pytest.approx(26 / 69)
+    assert regression.errors == pytest.approx([-1 + 2 / 3, -1 + 2 / 3, 4 / 9])
+    # q_1 = 2, forecast error 1: 2/3. q_2 = f' A_1^-1 f = 2/3 + 4/9 = 10/9, error 2/3: 4/9 * 10/19.
+    spent = 2 / 3 + 4 / 9 * 10 / 19
+    assert regression.bounds == pytest.approx(np.sqrt([3, 3, 13 / 9]) * np.sqrt(1 + spent) + [0, 0, 1])
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_forecasts_are_fixed_points_of_a_ridge_regression_solved_afresh(name):
+    setting = SETTINGS[name]
+    scores, labels, features = stream()
+    regression = CalibratedRegression(3, **setting)
+    with_score = setting.get("include_score", True)
+    forecasts, rows, targets, unavoidable = [], [], [], 0.0
+    for t, (s, y, x) in enumerate(zip(scores, labels, features, strict=True)):
+        p = regression.predict_one(s, x)
+        row = regressors(setting, p, s, x, t)
+        past = np.array(rows).reshape(t, len(row))
+        matrix = np.eye(len(row)) + past.T @ past
+        z = s * with_score + row @ np.linalg.solve(matrix, past.T @ np.array(targets))
+        assert p == pytest.approx(clip(z), abs=1e-9)
+        unavoidable += (z - y) ** 2 / (1 + row @ np.linalg.solve(matrix, row))
+        forecasts.append(p)
+        rows.append(row)
+        targets.append(y - s * with_score)
+        regression.learn_one(s, y, x)
+    assert regression.errors == pytest.approx(np.array(rows).T @ (np.array(forecasts) - labels), abs=1e-9)
+    # The identity on which the certificate stands: what is left is the least sum of squares.
+    past, target = np.array(rows), np.array(targets)
+    theta = np.linalg.solve(np.eye(past.shape[1]) + past.T @ past, past.T @ target)
+    assert unavoidable == pytest.approx(np.sum((past @ theta - target) ** 2) + theta @ theta)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_many_rows_equal_a_loop_bit_for_bit(name):
+    scores, labels, features = stream(60)
+    one, many, live = (CalibratedRegression(3, **SETTINGS[name]) for _ in range(3))
+    seen = []
+    for s, y, x in zip(scores, labels, features, strict=True):
+        before = one.predict_one(s, x)
+        assert one.predict_one(s, x) == before
+        seen.append(before)
+        one.learn_one(s, y, x)
+    many.learn_many(scores, labels, features)
+    assert live.forecast_many(scores, labels, features).tolist() == seen
+    assert one._numbers() == many._numbers() == live._numbers()
+    assert many.predict_many(scores, features).tolist() == [
+        one.predict_one(s, x) for s, x in zip(scores, features, strict=True)
+    ]
+
+
+@given(cut=st.integers(0, 60), name=st.sampled_from([n for n in SETTINGS if n != "own"]))
+def test_a_restored_state_goes_on_bit_for_bit(cut, name):
+    scores, labels, features = stream(60)
+    whole = CalibratedRegression(3, **SETTINGS[name]).learn_many(scores[:cut], labels[:cut], features[:cut])
+    again = resume(whole.to_json())
+    assert isinstance(again, CalibratedRegression)
+    assert again.state == whole.state
+    rest = scores[cut:], labels[cut:], features[cut:]
+    assert again.forecast_many(*rest).tolist() == whole.forecast_many(*rest).tolist()
+    assert again.to_json() == whole.to_json()
+
+
+def test_functions_of_the_user_are_passed_again_and_not_stored():
+    scores, labels, features = stream(40)
+    regression = CalibratedRegression(3, **SETTINGS["own"]).learn_many(scores, labels, features)
+    state = json.loads(regression.to_json())
+    with pytest.raises(InputError, match="test_functions of your own, which no state can hold"):
+        resume(state)
+    again = CalibratedRegression(3, **SETTINGS["own"]).restore(state)
+    assert again.predict_one(0.3, [1, 0, 1]) == regression.predict_one(0.3, [1, 0, 1])
+
+
+def test_memory_does_not_grow():
+    scores, labels, features = stream(500)
+    regression = CalibratedRegression(3, test_functions="hats", size=8, growing=True)
+    size = len(regression._numbers())
+    assert len(regression.learn_many(scores, labels, features)._numbers()) == size
+
+
+def test_a_changed_state_is_refused():
+    regression = CalibratedRegression(1).learn_one(0.5, 1, [1])
+    state = regression.state
+    for place, value in ((0, -1.0), (0, 0.5), (1, -1.0), (2 + 4, 0.5), (3, float("nan"))):
+        changed = copy.deepcopy(state)
+        changed["numbers"][place] = value
+        with pytest.raises(InputError, match="numbers"):
+            resume(changed)
+    assert regression.state == state
+
+
+# ------------------------------------------------------------------------------------------------------------ edges
+
+
+def test_before_the_first_outcome_it_says_what_the_model_says():
+    for setting in ({}, {"test_functions": "hats"}, {"test_functions": "polynomials"}):
+        assert CalibratedRegression(2, **setting).predict_one(0.37, [1, 0]) == pytest.approx(0.37, abs=1e-15)
+    assert CalibratedRegression(2, include_score=False).predict_one(0.37, [1, 0]) == 0.0
+
+
+def test_no_features_at_all():
+    regression = CalibratedRegression()
+    for t in range(300):
+        regression.learn_one(0.5, t % 4 == 0)
+    assert regression.predict_one(0.5) == pytest.approx(0.25, abs=0.05)
+    assert regression.predict_one(0.5, []) == regression.predict_one(0.5)
+    assert CalibratedRegression().predict_many([]).tolist() == []
+    assert CalibratedRegression().learn_many([], []).n_rows == 0
+
+
+def test_equal_and_constant_features_do_no_harm():
+    scores, labels, features = stream(300, 1)
+    copies = np.hstack([features] * 4 + [np.ones((300, 2)), np.zeros((300, 1)), -features])
+    regression = CalibratedRegression(8)
+    p = regression.forecast_many(scores, labels, copies)
+    assert ((p >= 0) & (p <= 1)).all()
+    assert regression.errors[:4] == pytest.approx([regression.errors[0]] * 4)
+    assert regression.errors[6] == 0.0
+    assert (np.abs(regression.errors) <= regression.bounds).all()
+
+
+def test_outcomes_may_lie_between_zero_and_one():
+    regression = CalibratedRegression()
+    regression.learn_many([0.5] * 200, [0.3] * 200)
+    assert regression.predict_one(0.5) == pytest.approx(0.3, abs=0.02)
+    with pytest.raises(InputError, match="label must be in"):
+        regression.learn_one(0.5, 1.1)
+
+
+@pytest.mark.parametrize(
+    "bad", [[1.0, np.nan], [1.0], [1.0, 0.0, 0.0], [2.0, 0.0], [np.inf, 0.0], ["a", "b"], None, 1.0]
+)
+def test_features_that_are_not_as_told_are_refused_and_nothing_is_learned(bad):
+    regression = CalibratedRegression(2)
+    for act in (lambda: regression.predict_one(0.5, bad), lambda: regression.learn_one(0.5, 1, bad)):
+        with pytest.raises(InputError, match="features"):
+            act()
+    rows = None if bad is None else [[0.0, 0.0], bad]
+    with pytest.raises(InputError, match="features"):
+        regression.learn_many([0.5, 0.5], [0, 1], rows)
+    assert regression._numbers() == CalibratedRegression(2)._numbers()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"n_features": -1}, "n_features"),
+        ({"n_features": 1.5}, "n_features"),
+        ({"n_features": True}, "n_features"),
+        ({"test_functions": "splines"}, "test_functions"),
+        ({"test_functions": 3}, "test_functions"),
+        ({"test_functions": lambda p, s, x: [p]}, "size"),
+        ({"test_functions": lambda p, s, x: [p], "size": 1, "growing": True}, "size"),
+        ({"test_functions": "hats", "size": 65}, "size"),
+        ({"test_functions": "hats", "size": 0}, "size"),
+        ({"size": 2}, "size"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, word):
+    with pytest.raises(InputError, match=word):
+        CalibratedRegression(**arguments)
+
+
+@pytest.mark.parametrize("found", [[0.1], [0.1, 1.5], [0.1, float("nan")]])
+def test_functions_of_the_user_must_keep_their_bounds(found):
+    with pytest.raises(InputError, match=r"2 numbers in \[-1, 1\]"):
+        CalibratedRegression(test_functions=lambda p, s, x: found, size=2).predict_one(0.5)
+
+
+def test_functions_of_the_user_that_jump_are_found_out():
+    # Outcomes against the forecast drive it to one half, where the function jumps and no fixed point is left.
+    regression = CalibratedRegression(test_functions=lambda p, s, x: [float(p > 0.5)], size=1)
+
+    def contradict():
+        for _ in range(100):
+            regression.learn_one(0.5, regression.predict_one(0.5) <= 0.5)
+
+    with pytest.raises(InputError, match=r"continuous in the forecast, and they jump at 0\.5"):
+        contradict()
+
+
+@pytest.mark.parametrize("include_score", [True, False])
+def test_without_features_the_forecast_is_a_map_of_the_score(include_score):
+    rng = np.random.default_rng(3)
+    s = rng.random(500)
+    regression = CalibratedRegression(include_score=include_score)
+    regression.learn_many(s, rng.random(500) < np.clip(3 * s - 1, 0, 1))
+    grid = np.linspace(0, 1, 201)
+    assert regression.freeze().apply(grid) == pytest.approx(regression.predict_many(grid), abs=1e-12)
+    for other in (CalibratedRegression(1), CalibratedRegression(test_functions="hats")):
+        with pytest.raises(InputError, match="no fixed map"):
+            other.freeze()
+
+
+# ------------------------------------------------------------------------------------------------------ certificate
+
+
+def test_the_certificate_says_what_is_promised():
+    # 20 features, the constant, the score and the forecast: n = 23, c = 2.
+    promise = CalibratedRegression(20).certificate(10_000)
+    assert promise.bound == pytest.approx(np.sqrt(10_001 * (2 + 23 * np.log(10_001))))
+    assert CalibratedRegression(20).certificate(10_000, 200).bound == 200  # nothing is promised of so few
+    small = CalibratedRegression(3, include_score=False).certificate(10_000, 900)
+    assert small.bound == pytest.approx(np.sqrt(901 * (1 + 5 * np.log(10_001))))
+    assert str(small).startswith(
+        "After 10,000 rows the difference between events forecast and events seen in any group of"
+    )
+    assert "continuous" in str(CalibratedRegression(3, **SETTINGS["own"]).certificate(10))
+    assert CalibratedRegression(3).certificate().bound == 0.0
+    with pytest.raises(InputError, match="group_rows"):
+        CalibratedRegression(3).certificate(10, 11)
+
+
+def test_a_growing_family_pays_only_for_functions_in_use():
+    growing = CalibratedRegression(test_functions="hats", size=64, growing=True)
+    fixed = CalibratedRegression(test_functions="hats", size=64)
+    assert growing.certificate(10**4).bound < fixed.certificate(10**4).bound
+    assert growing.certificate(10**6).bound == fixed.certificate(10**6).bound
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_bounds_from_the_rows_stay_under_those_beforehand(name):
+    regression = CalibratedRegression(3, **SETTINGS[name]).learn_many(*stream(200))
+    assert (np.abs(regression.errors) <= regression.bounds).all()
+    assert (regression.bounds[:3] <= CalibratedRegression(3, **SETTINGS[name]).certificate(10**9).bound).all()
+    tau = 1 + stream(200)[2].sum(axis=0)
+    n = len(regression.errors)
+    if not regression.growing:
+        assert (regression.bounds[:3] <= np.sqrt(tau * (2 + n * np.log(201)))).all()
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.floats(0, 1), st.floats(0, 1), st.lists(st.floats(-1, 1), min_size=3, max_size=3)), max_size=25
+    ),
+    name=st.sampled_from(list(SETTINGS)),
+)
+def test_no_sequence_leads_over_the_bounds(rows, name):
+    regression = CalibratedRegression(3, **SETTINGS[name])
+    scores, labels, features = ([row[k] for row in rows] for k in range(3))
+    for s, y, x in zip(scores, labels, features, strict=True):
+        regression.learn_one(s, y, x)
+        assert (np.abs(regression.errors) <= regression.bounds).all()
+
+
+def test_the_factors_are_those_of_the_matrix():
+    scores, labels, features = stream(2_000, 4)
+    regression = CalibratedRegression(4)
+    p = regression.forecast_many(scores, labels, features)
+    rows = np.column_stack([features, np.ones(2_000), scores, p])
+    n = rows.shape[1]
+    lower = np.eye(n)
+    for j, column in enumerate(regression._columns):
+        lower[j + 1 :, j] = column[:-1]
+    assert lower @ np.diag(regression._pivots) @ lower.T == pytest.approx(np.eye(n) + rows.T @ rows, rel=1e-11)

@@ -1,0 +1,304 @@
+"""Online calibration of several classes: copies by notion, the temperature, and their contract."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibrant import InputError, TemperatureScaling
+from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
+from calibrant.online import OnlineClasses, OnlinePlatt, OnlineTemperature, resume
+from calibrant.online.tracking import Tracking
+
+NAMES = ("cat", "dog", "bird")
+FORECASTERS = {
+    "top-label": lambda: OnlineClasses(OnlinePlatt(), NAMES),
+    "class-wise": lambda: OnlineClasses(OnlinePlatt(), NAMES, "class-wise"),
+    "confidence": lambda: OnlineClasses(OnlinePlatt(), NAMES, "confidence"),
+    "top-label, tracked": lambda: OnlineClasses(Tracking(OnlinePlatt()), NAMES),
+    "temperature": lambda: OnlineTemperature(NAMES),
+}
+
+
+@pytest.fixture(params=FORECASTERS, name="make")
+def _make(request):
+    return FORECASTERS[request.param]
+
+
+def rows(n, k=3, seed=0, sharp=2.0):
+    """Rows that are too sure of themselves, with labels drawn from rows that are not."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, k))
+    p = np.exp(sharp * z)
+    q = np.exp(z)
+    q /= q.sum(axis=1, keepdims=True)
+    y = (rng.random((n, 1)) > np.cumsum(q, axis=1)).sum(axis=1).clip(0, k - 1)
+    return p / p.sum(axis=1, keepdims=True), y
+
+
+def named(y):
+    return np.array(NAMES)[y]
+
+
+# ------------------------------------------------------------------------------------------------- the contract
+
+
+def test_many_rows_equal_a_loop_over_one_bit_for_bit(make):
+    p, y = rows(200)
+    together, alone = make(), make()
+    said = together.forecast_many(p[:150], named(y[:150]))
+    for row, label, forecast in zip(p, named(y), said, strict=False):
+        assert np.array_equal(alone.predict_one(row), forecast)
+        alone.learn_one(row, label)
+    assert together.state == alone.state
+    assert make().learn_many(p[:150], named(y[:150])).state == alone.state
+    assert np.array_equal(together.predict_many(p[150:]), np.array([alone.predict_one(row) for row in p[150:]]))
+    assert together.n_rows == 150
+
+
+def test_asking_changes_nothing(make):
+    p, y = rows(60)
+    forecaster = make().learn_many(p, named(y))
+    before = forecaster.to_json()
+    forecaster.predict_many(p)
+    forecaster.predict_one(p[0])
+    assert forecaster.to_json() == before
+
+
+def test_a_state_goes_on_as_if_nothing_had_happened(make):
+    p, y = rows(120)
+    whole = make().learn_many(p, named(y))
+    half = make().learn_many(p[:70], named(y[:70]))
+    again = resume(half.to_json())
+    assert type(again) is type(half)
+    assert repr(again) == repr(half)
+    assert again.learn_many(p[70:], named(y[70:])).to_json() == whole.to_json()
+    assert make().restore(json.loads(half.to_json())).state == half.state
+    assert pickle.loads(pickle.dumps(half)).state == half.state
+
+
+def test_memory_does_not_grow_with_the_stream(make):
+    p, y = rows(500)
+    short, long = make().learn_many(p[:20], named(y[:20])), make().learn_many(p, named(y))
+
+    def count(state):
+        return len(state["numbers"]) + sum(count(each) for each in state["experts"])
+
+    assert count(short.state) == count(long.state) < 100
+
+
+def test_no_rows_are_learned_without_complaint(make):
+    forecaster = make()
+    empty = np.empty((0, 3))
+    before = forecaster.state
+    assert len(forecaster.forecast_many(empty, np.empty(0, dtype=str))) == len(forecaster.predict_many(empty)) == 0
+    assert forecaster.learn_many(empty, np.empty(0, dtype=str)).state == before
+
+
+def test_the_map_of_the_moment_says_what_the_forecaster_says(make):
+    p, y = rows(300)
+    forecaster = make().learn_many(p, named(y))
+    said = forecaster.freeze().apply(p)
+    assert np.allclose(said[:, 0] if forecaster.predict_many(p).ndim == 1 else said, forecaster.predict_many(p))
+    assert forecaster.freeze().classes == NAMES
+
+
+@pytest.mark.parametrize(
+    ("row", "label", "told"),
+    [
+        ([0.2, 0.8], "cat", "2 scores but there are 3 classes"),
+        ([0.2, 0.2, 0.2], "cat", "sum"),
+        ([0.5, 0.6, -0.1], "cat", r"\[0, 1\]"),
+        ([0.5, float("nan"), 0.5], "cat", "missing"),
+        ([0.2, 0.3, 0.5], "fish", "'fish', which no column is for"),
+        ([0.2, 0.3, 0.5], None, "None"),
+        ([0.2, 0.3, 0.5], 0, "no column is for"),
+    ],
+)
+def test_bad_rows_and_strange_classes_are_refused_and_teach_nothing(make, row, label, told):
+    forecaster = make()
+    before = forecaster.state
+    with pytest.raises(InputError, match=told):
+        forecaster.learn_one(row, label)
+    if label == "fish":
+        with pytest.raises(InputError, match="'fish', which no column"):
+            forecaster.learn_many([row, row], ["cat", "fish"])
+    assert forecaster.state == before
+
+
+def test_labels_and_rows_must_be_as_many(make):
+    with pytest.raises(InputError, match="labels"):
+        make().learn_many([[0.2, 0.3, 0.5]] * 3, ["cat", "dog"])
+
+
+def test_a_stream_of_one_class_is_learned(make):
+    forecaster = make().learn_many([[0.6, 0.3, 0.1]] * 20, ["cat"] * 20)
+    assert np.ravel(forecaster.predict_one([0.6, 0.3, 0.1]))[0] > 0.6
+
+
+# ------------------------------------------------------------------------------------------- copies by notion
+
+
+def test_top_label_is_a_binary_forecaster_for_each_predicted_class():
+    p, y = rows(400)
+    found = OnlineClasses(OnlinePlatt(), 3).forecast_many(p, y)
+    for k in range(3):
+        mine = p.argmax(axis=1) == k
+        alone = OnlinePlatt().forecast_many(p[mine, k], y[mine] == k)
+        assert np.array_equal(found[mine], alone)
+
+
+def test_class_wise_is_a_binary_forecaster_for_each_column():
+    p, y = rows(400)
+    found = OnlineClasses(OnlinePlatt(), 3, "class-wise").forecast_many(p, y)
+    for k in range(3):
+        assert np.array_equal(found[:, k], OnlinePlatt().forecast_many(p[:, k], y == k))
+
+
+def test_copies_do_not_touch_each_other_nor_the_forecaster_they_came_from():
+    expert = OnlinePlatt()
+    pets = OnlineClasses(expert, NAMES)
+    pets.learn_one([0.8, 0.1, 0.1], "dog")
+    assert expert.n_rows == 0
+    assert [each.n_rows for each in pets.experts] == [1, 0, 0]
+    assert pets.predict_one([0.1, 0.8, 0.1]) == pytest.approx(0.8)
+    assert pets.predict_one([0.8, 0.1, 0.1]) < 0.8
+
+
+def test_among_equals_the_first_class_is_named():
+    pets = OnlineClasses(OnlinePlatt(), NAMES)
+    assert pets.named([0.4, 0.4, 0.2]) == "cat"
+    pets.learn_many([[0.4, 0.4, 0.2]], ["dog"])
+    assert [each.n_rows for each in pets.experts] == [1, 0, 0]
+
+
+def test_classes_stand_in_the_order_of_the_columns_and_numbers_are_their_names():
+    p, y = rows(100)
+    by_number = OnlineClasses(OnlinePlatt(), 3).learn_many(p, y)
+    by_name = OnlineClasses(OnlinePlatt(), NAMES).learn_many(p, named(y))
+    order = [2, 0, 1]
+    turned = OnlineClasses(OnlinePlatt(), [NAMES[j] for j in order]).learn_many(p[:, order], named(y))
+    assert by_number.classes == ("0", "1", "2")
+    assert [each.state for each in by_number.experts] == [each.state for each in by_name.experts]
+    assert [turned.experts[order.index(j)].state for j in range(3)] == [each.state for each in by_name.experts]
+
+
+def test_a_frame_is_read_by_the_names_of_its_columns():
+    pd = pytest.importorskip("pandas")
+    p, y = rows(50)
+    frame = pd.DataFrame(p, columns=list(NAMES))[["bird", "cat", "dog"]]
+    mine, theirs = (OnlineClasses(OnlinePlatt(), NAMES).learn_many(each, named(y)) for each in (p, frame))
+    assert mine.state == theirs.state
+
+
+def test_two_classes_class_wise_mirror_each_other():
+    p, y = rows(300, k=2)
+    p[:, 1] = 1.0 - p[:, 0]
+    both = OnlineClasses(OnlinePlatt(), 2, "class-wise").learn_many(p, y).predict_many(p)
+    assert np.allclose(both.sum(axis=1), 1.0)
+    assert np.allclose(both[:, 1], OnlinePlatt().learn_many(p[:, 1], y).predict_many(p[:, 1]))
+
+
+def test_maps_are_those_of_the_notion():
+    assert isinstance(OnlineClasses(OnlinePlatt(), 3).freeze(), TopMap)
+    assert isinstance(OnlineClasses(OnlinePlatt(), 3, "class-wise").freeze(), PerClassMap)
+    assert isinstance(OnlineTemperature(3).freeze(), SoftmaxMap)
+
+
+def test_a_promise_is_asked_of_each_class():
+    assert "experts[k]" in str(OnlineClasses(OnlinePlatt(), 3).certificate())
+
+
+def test_top_label_forecasts_of_an_overconfident_model_become_calibrated():
+    p, y = rows(4000, seed=3, sharp=3.0)
+    forecasts = OnlineClasses(OnlinePlatt(), 3).forecast_many(p, y)
+    right = p.argmax(axis=1) == y
+    late = slice(1000, None)
+    before = abs(p.max(axis=1)[late].mean() - right[late].mean())
+    assert before > 0.1
+    for k in range(3):
+        mine = np.flatnonzero(p.argmax(axis=1) == k)[300:]
+        assert abs(forecasts[mine].mean() - right[mine].mean()) < 0.04  # 4 standard errors of 1,000 rows at 0.5: 0.06
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda: OnlineClasses(OnlinePlatt(), ["a", "a"]), "no name twice"),
+        (lambda: OnlineClasses(OnlinePlatt(), 1), "two classes or more"),
+        (lambda: OnlineClasses(OnlinePlatt(), "abc"), "two classes or more"),
+        (lambda: OnlineClasses(OnlinePlatt(), 3, "canonical"), "notion must be one of"),
+        (lambda: OnlineClasses(OnlinePlatt(), 3, "top-k-label"), "notion must be one of"),
+        (lambda: OnlineClasses("platt", 3), "must be a forecaster"),
+        (lambda: OnlineTemperature(3, radius=0.5), "radius at least 1"),
+        (lambda: OnlineTemperature(3).learn_one([0.2, 0.3, 0.5], 0, [1.0]), "features must be left out"),
+        (
+            lambda: resume({"forecaster": "OnlineClasses", "parameters": {"classes": ["a", "b"]}, "experts": []}),
+            "state",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(build, told):
+    with pytest.raises(InputError, match=told):
+        build()
+
+
+def test_a_state_with_a_copy_too_few_is_refused():
+    state = OnlineClasses(OnlinePlatt(), 3).state
+    state["experts"] = state["experts"][:2]
+    with pytest.raises(InputError, match="cut off"):
+        resume(state)
+
+
+# ------------------------------------------------------------------------------------------------- temperature
+
+
+def test_one_newton_step_of_the_slope_by_hand():
+    # p = (3/4, 1/4), label 1, slope 1: g = 3/4 log 3/4 + 1/4 log 1/4 - log 1/4 = 3/4 log 3 = 0.8240;
+    # A = 100 + g^2, slope = 1 - g / (0.1 A) = 1 - 0.0818...
+    g = 0.75 * math.log(3.0)
+    model = OnlineTemperature(2).learn_one([0.75, 0.25], 1)
+    assert model.slope == pytest.approx(1.0 - g / (0.1 * (100.0 + g * g)), rel=1e-14)
+    a = model.slope
+    assert model.predict_one([0.75, 0.25])[0] == pytest.approx(3**a / (3**a + 1), rel=1e-14)
+
+
+def test_the_slope_comes_near_the_one_of_the_whole_stream():
+    p, y = rows(6000, k=5)
+    online = OnlineTemperature(5).learn_many(p, y)
+    batch = TemperatureScaling().fit(p, y, classes=range(5))
+    # Steps of c = 1 / gamma = 10 times Newton's give c^2 / (2c - 1) = 5.3 times the variance 1 / A of a fit to all.
+    assert abs(online.slope - 1 / batch.temperature_) < 4.0 * math.sqrt(5.3 / online.state["numbers"][2])
+    calm = OnlineTemperature(5, gamma=1.0).learn_many(p, y)
+    assert calm.slope == pytest.approx(1 / batch.temperature_, rel=0.02)
+    assert batch.temperature_ == pytest.approx(2.0, rel=0.05)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 1e-300, 0.2, 0.5, 0.9, 1.0]), st.booleans()), max_size=60),
+    st.sampled_from([1.0, 3.0, 100.0]),
+)
+def test_the_slope_stays_in_its_range_whatever_comes(stream, radius):
+    model = OnlineTemperature(["a", "b"], radius=radius)
+    for x, second in stream:
+        model.learn_one([x, 1.0 - x], "b" if second else "a")
+        assert 1.0 / radius <= model.slope <= radius
+        said = model.predict_one([x, 1.0 - x])
+        assert abs(said.sum() - 1.0) < 1e-12
+        assert (said >= 0.0).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 80), st.integers(0, 80), st.sampled_from(sorted(FORECASTERS)))
+def test_a_state_saved_anywhere_continues_bit_for_bit(first, then, name):
+    p, y = rows(160, seed=first)
+    whole = FORECASTERS[name]().learn_many(p[: first + then], named(y[: first + then]))
+    part = resume(FORECASTERS[name]().learn_many(p[:first], named(y[:first])).to_json())
+    assert part.learn_many(p[first : first + then], named(y[first : first + then])).state == whole.state

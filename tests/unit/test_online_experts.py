@@ -1,0 +1,556 @@
+"""Online Platt and beta scaling, refitted maps and restarts: by hand, against solvers, and against their bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from calibrant.arrays import InputError
+from calibrant.calibrators.scaling import Scaling, fit_platt
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, StepMap
+from calibrant.numerics import Floats
+from calibrant.online import Aioli, Forecaster, OnlineBeta, OnlinePlatt, Refitted, Restarting, base, resume
+from calibrant.online.pools import Gridded
+from calibrant.tallies import Tally
+
+CLAMP = 2.0**-32
+E = math.e / (1.0 + math.e)
+"""The score whose log-odds are 1."""
+
+
+def expit(u: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-u))
+
+
+def platt_features(x: float) -> Floats:
+    return np.array([math.log(x / (1.0 - x)), 1.0])
+
+
+def beta_features(x: float) -> Floats:
+    return np.array([math.log(x), -math.log(1.0 - x), 1.0])
+
+
+def stream(n: int, seed: int = 0) -> tuple[Floats, Floats]:
+    """Scores with some 0 and 1 among them, and outcomes of another rate."""
+    rng = np.random.default_rng(seed)
+    scores = rng.random(n)
+    scores[rng.random(n) < 0.02] = 0.0
+    scores[rng.random(n) < 0.02] = 1.0
+    return scores, (rng.random(n) < scores**2).astype(float)
+
+
+def log_loss(p: Floats, y: Floats) -> float:
+    return float(-np.log(np.where(y == 1.0, p, 1.0 - p)).sum())
+
+
+# --------------------------------------------------------------------------------------------------- Newton steps
+
+
+def test_one_step_of_platt_by_hand() -> None:
+    # s = 1/2: features (0, 1), p = 1/2, gradient (0, -1/2), A = diag(100, 100.25), b = 0.5 / (0.1 * 100.25)
+    ops = OnlinePlatt().learn_one(0.5, 1)
+    assert ops.freeze() == LogitAffineMap(1.0, 0.5 / 10.025)
+    # s = E: features (1, 1), p = E, gradient g (1, 1) with g = E; A^-1 (1, 1) = (1, 1) / (100 + 2 g^2)
+    ops = OnlinePlatt().learn_one(E, 0)
+    move = 10.0 * E / (100.0 + 2.0 * E * E)
+    frozen = ops.freeze()
+    assert isinstance(frozen, LogitAffineMap)
+    assert frozen.slope == pytest.approx(1.0 - move, abs=1e-15)
+    assert frozen.intercept == pytest.approx(-move, abs=1e-15)
+
+
+def test_one_step_of_beta_by_hand() -> None:
+    # s = 1/2: features (-l, l, 1) with l = log 2, p = 1/2, gradient g = -(-l, l, 1) / 2;
+    # A = 25 I + g g', so A^-1 g = g / (25 + |g|^2) with |g|^2 = (2 l^2 + 1) / 4
+    half = math.log(2.0) / 2.0
+    scale = 10.0 / (25.0 + 2.0 * half * half + 0.25)
+    frozen = OnlineBeta().learn_one(0.5, 1).freeze()
+    assert isinstance(frozen, BetaMap)
+    assert [frozen.a, frozen.b, frozen.c] == pytest.approx([1.0 - half * scale, 1.0 + half * scale, 0.5 * scale])
+
+
+def textbook(features: Callable[[float], Floats], start: list[float], rho: float, radius: float) -> Callable[..., Any]:
+    """Algorithm 12 of Hazan 2016, with a matrix that is inverted and a projection by a solver."""
+
+    def run(scores: Floats, labels: Floats, gamma: float = 0.1) -> tuple[Floats, Floats]:
+        theta, matrix = np.array(start), rho * np.eye(len(start))
+        for x, y in zip(np.clip(scores, CLAMP, 1 - CLAMP), labels, strict=True):
+            f = features(x)
+            g = (expit(theta @ f) - y) * f
+            matrix += np.outer(g, g)
+            theta = theta - np.linalg.solve(matrix, g) / gamma
+            if theta @ theta > radius**2:
+                theta = nearest(theta, matrix, radius)
+        return theta, matrix
+
+    return run
+
+
+def nearest(point: Floats, matrix: Floats, radius: float) -> Floats:
+    scaled = matrix / np.trace(matrix)
+    inside = {"type": "ineq", "fun": lambda t: radius**2 - t @ t, "jac": lambda t: -2.0 * t}
+    found = minimize(
+        lambda t: (t - point) @ scaled @ (t - point),
+        point * radius / np.linalg.norm(point),
+        jac=lambda t: 2.0 * scaled @ (t - point),
+        constraints=[inside],
+        method="SLSQP",
+        options={"ftol": 1e-16, "maxiter": 500},
+    )
+    return np.asarray(found.x)
+
+
+@pytest.mark.parametrize("radius", [100.0, 1.5])
+def test_the_steps_are_those_of_the_textbook_and_the_projection_is_the_nearest_point(radius: float) -> None:
+    scores, labels = stream(150)
+    labels = 1.0 - labels  # against the model, so that a small ball is left often
+    ops = OnlinePlatt(radius=radius).learn_many(scores, labels)
+    theta, matrix = textbook(platt_features, [1.0, 0.0], 100.0, radius)(scores, labels)
+    held = ops._held
+    assert held[1:3] == pytest.approx(theta.tolist(), abs=2e-5 if radius < 2 else 1e-10)
+    low = np.array([[1.0, 0.0], [held[4], 1.0]])
+    assert low @ np.diag([held[3], held[5]]) @ low.T == pytest.approx(matrix, rel=1e-4 if radius < 2 else 1e-10)
+
+    obs = OnlineBeta(radius=radius).learn_many(scores, labels)
+    theta, matrix = textbook(beta_features, [1.0, 1.0, 0.0], 25.0, radius)(scores, labels)
+    held = obs._held
+    assert held[1:4] == pytest.approx(theta.tolist(), abs=2e-4 if radius < 2 else 1e-9)
+    low = np.array([[1.0, 0.0, 0.0], [held[7], 1.0, 0.0], [held[8], held[9], 1.0]])
+    assert low @ np.diag(held[4:7]) @ low.T == pytest.approx(matrix, rel=1e-3 if radius < 2 else 1e-9)
+
+
+def test_the_projection_meets_the_conditions_of_an_optimum() -> None:
+    # One step from a state of our own, so that only the projection is left to compare: A (p - q) = -k p, k >= 0.
+    for cls, size in ((OnlinePlatt, 2), (OnlineBeta, 3)):
+        free, bound = cls(gamma=1e-3, radius=1e6), cls(gamma=1e-3, radius=2.0)
+        scores, labels = stream(40, seed=3)
+        for x, y in zip(scores, 1.0 - labels, strict=True):
+            before = bound._held[1 : 1 + size]
+            free._held[:] = [*bound._held[: 1 + size], *bound._held[1 + size :]]
+            free._held[-1 if cls is OnlineBeta else -2] = 1e6
+            free.learn_one(x, y)
+            bound.learn_one(x, y)
+            q, p = np.array(free._held[1 : 1 + size]), np.array(bound._held[1 : 1 + size])
+            assert before != p.tolist()
+            if q @ q > 4.0:
+                matrix = factors(bound._held, size)
+                pull = matrix @ (q - p)
+                assert p @ p == pytest.approx(4.0, rel=1e-12)
+                assert pull == pytest.approx((pull @ p / 4.0) * p, rel=1e-6, abs=1e-13 * np.trace(matrix))
+                assert pull @ p >= 0.0
+
+
+def factors(held: list[float], size: int) -> Floats:
+    if size == 2:
+        low, d = np.array([[1.0, 0.0], [held[4], 1.0]]), [held[3], held[5]]
+    else:
+        low, d = np.array([[1.0, 0.0, 0.0], [held[7], 1.0, 0.0], [held[8], held[9], 1.0]]), held[4:7]
+    return np.asarray(low @ np.diag(d) @ low.T)
+
+
+@pytest.mark.parametrize("forecaster", [OnlinePlatt, OnlineBeta, Aioli, lambda: OnlinePlatt(radius=1.2)])
+def test_compiled_and_plain_steps_give_the_same_bits(
+    forecaster: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    scores, labels = stream(5_000)
+    labels[2_500:] = 1.0 - labels[2_500:]
+    told = []
+    for enough in (1, 10**9):
+        monkeypatch.setattr(base, "ENOUGH_ROWS", enough)
+        monkeypatch.setattr(base, "ENOUGH_COMPILED", enough)
+        made = forecaster()
+        told.append((made.forecast_many(scores, labels).tobytes(), made.state))
+        assert (made._recipe, 0) in base.COMPILED
+    assert told[0] == told[1]
+
+
+EXTREMES: dict[str, Callable[[int], tuple[Floats, Floats]]] = {
+    "separable": lambda n: (np.tile([0.3, 0.7], n // 2), np.tile([0.0, 1.0], n // 2)),
+    "certain and right": lambda n: (np.tile([0.0, 1.0], n // 2), np.tile([0.0, 1.0], n // 2)),
+    "certain and wrong": lambda n: (np.tile([0.0, 1.0], n // 2), np.tile([1.0, 0.0], n // 2)),
+    "alternating": lambda n: (np.tile([0.0, 0.0, 1.0, 1.0], n // 4), np.tile([0.0, 1.0], n // 2)),
+    "turning every 1,000 rows": lambda n: (np.tile([0.0, 1.0], n // 2), (np.arange(n) + np.arange(n) // 1_000) % 2.0),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_long_extreme_streams_stay_in_the_ball_finite_and_definite(name: str, full_size: bool) -> None:
+    # in a small ball, so that most steps are projected; tests/unit/test_online_safety.py has the large one
+    scores, labels = EXTREMES[name](100_000 if full_size else 20_000)
+    for forecaster, size, definite in (
+        (OnlinePlatt(radius=1.5), 2, slice(3, 6, 2)),
+        (OnlinePlatt(radius=1.5, certified=True), 2, slice(3, 6, 2)),
+        (OnlineBeta(radius=1.5), 3, slice(4, 7)),
+    ):
+        forecasts = forecaster.forecast_many(scores, labels)
+        held = np.array(forecaster._held)
+        assert np.isfinite(held).all()
+        assert (held[definite] >= forecaster.rho).all()
+        assert np.linalg.norm(held[1 : 1 + size]) <= forecaster.radius * (1.0 + 1e-12)
+        assert ((forecasts > 0.0) & (forecasts < 1.0)).all()
+    aioli = Aioli(clamp=CLAMP)
+    forecasts = aioli.forecast_many(scores, labels)
+    assert np.isfinite(aioli._held).all()
+    assert ((forecasts > 0.0) & (forecasts < 1.0)).all()
+
+
+@pytest.mark.parametrize("forecaster", [OnlinePlatt(), OnlineBeta(), OnlinePlatt(certified=True)])
+def test_the_frozen_map_says_what_the_forecaster_says(forecaster: Forecaster) -> None:
+    scores, labels = stream(500)
+    forecaster.learn_many(scores, labels)
+    assert forecaster.freeze().apply(scores) == pytest.approx(forecaster.predict_many(scores), abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: OnlinePlatt(gamma=0.0), "above 0"),
+        (lambda: OnlinePlatt(radius=0.9), "at least 1"),
+        (lambda: OnlineBeta(radius=1.4), "at least 1.414"),
+        (lambda: OnlinePlatt(gamma=math.nan), "above 0"),
+        (lambda: OnlinePlatt(certified=True, gamma=0.1), "left out"),
+        (lambda: OnlinePlatt(certified=True, radius=8.0), "at most 7.66"),
+        (lambda: Aioli(radius=0.5), "at least 1"),
+        (lambda: Aioli().freeze(), "no fixed map"),
+        (lambda: Refitted("isotonic"), "method must be"),  # type: ignore[arg-type]
+        (lambda: Refitted(every=0), "every must be"),
+        (lambda: Refitted(n_bins=None), "n_bins must be"),  # type: ignore[arg-type]
+        (lambda: Refitted(window=10, half_life=3), "not both"),
+        (lambda: Refitted(half_life=-1.0), "half_life must be"),
+        (lambda: Restarting(OnlinePlatt(), levels=0), "levels must be"),
+        (lambda: Restarting(0.5), "expert must be"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(build: Callable[[], Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        build()
+
+
+# -------------------------------------------------------------------------------------------------------- regret
+
+
+def test_the_parabola_of_the_newton_steps_lies_below_the_loss_and_the_printed_constant_would_not() -> None:
+    def loss(m: Floats) -> Floats:
+        return np.asarray(np.logaddexp(0.0, -m))
+
+    for far in (1.0, 4.7, 9.4):
+        m, other = np.meshgrid(np.linspace(-far, far, 401), np.linspace(-far, far, 401))
+        slope, gap = -expit(-m), other - m
+        below = loss(m) + slope * gap
+        assert (loss(other) >= below + 0.5 * math.exp(-far) * (slope * gap) ** 2 - 1e-12).all()
+        curvature = expit(m) * expit(-m) / (1.0 + far)
+        assert (loss(other) >= below + 0.5 * curvature * gap**2 - 1e-12).all()
+    # B = 2 with features of norm 4.7: margins reach 9.4, where half of e^-2 as in the source is too much curvature
+    assert (loss(other) < below + 0.25 * math.exp(-2.0) * (slope * gap) ** 2 - 1e-3).any()
+
+
+def test_the_parabola_of_aioli_lies_below_the_loss_from_any_forecast() -> None:
+    far = 9.4
+    m, other = np.meshgrid(np.linspace(-40.0, 40.0, 801), np.linspace(-far, far, 401))
+    gap = other - m
+    parabola = np.logaddexp(0.0, -m) - expit(-m) * gap + 0.5 * expit(m) * expit(-m) / (1.0 + far) * gap**2
+    assert (np.logaddexp(0.0, -other) >= parabola - 1e-12).all()
+
+
+def adversary(forecaster: Forecaster, scores: Floats) -> tuple[Floats, Floats]:
+    """Outcomes that are always the less likely one."""
+    forecasts, labels = np.empty(len(scores)), np.empty(len(scores))
+    for i, x in enumerate(scores.tolist()):
+        forecasts[i] = forecaster.predict_one(x)
+        labels[i] = float(forecasts[i] <= 0.5)
+        forecaster.learn_one(x, labels[i])
+    return forecasts, labels
+
+
+def best_in_ball(scores: Floats, labels: Floats, radius: float) -> float:
+    """Smallest log loss of a Platt map of the ball on held scores, by a solver."""
+    held = np.clip(scores, 0.01, 0.99)
+    z = np.log(held / (1.0 - held))
+
+    def loss(t: Floats) -> float:
+        return float(np.logaddexp(0.0, (t[0] * z + t[1]) * (1.0 - 2.0 * labels)).sum())
+
+    def slope(t: Floats) -> Floats:
+        rest = expit(t[0] * z + t[1]) - labels
+        return np.array([(rest * z).sum(), rest.sum()])
+
+    inside = {"type": "ineq", "fun": lambda t: radius**2 - t @ t, "jac": lambda t: -2.0 * t}
+    found = minimize(loss, [0.1, 0.0], jac=slope, constraints=[inside], method="SLSQP", options={"maxiter": 300}).x
+    return loss(found * min(1.0, radius / max(float(np.linalg.norm(found)), 1e-9)))
+
+
+@pytest.mark.parametrize("way", ["random", "against", "adversary", "ends"])
+@pytest.mark.parametrize(
+    "build", [lambda: OnlinePlatt(radius=1.0, certified=True), lambda: OnlinePlatt(certified=True), lambda: Aioli()]
+)
+def test_the_measured_regret_stays_under_both_bounds(build: Callable[[], Any], way: str) -> None:
+    rng = np.random.default_rng(5)
+    scores = rng.random(5_000) if way != "ends" else rng.choice([0.0, 1.0], 5_000)
+    forecaster = build()
+    if way in ("random", "against"):
+        labels = (rng.random(5_000) < (scores if way == "random" else 1.0 - scores)).astype(float)
+        forecasts = forecaster.forecast_many(scores, labels)
+    else:
+        forecasts, labels = adversary(forecaster, scores)
+    regret = log_loss(forecasts, labels) - best_in_ball(scores, labels, forecaster.radius)
+    found, before = forecaster.certificate(), forecaster.certificate(5_000)
+    assert regret <= found.bound <= before.bound
+    assert before.bound == build().certificate(5_000).bound
+    if way == "ends":  # the bound is no idle one: this adversary takes a good part of it
+        assert regret > 0.15 * found.bound
+
+
+def test_the_usual_constants_carry_a_refusal_and_certified_ones_their_sentence() -> None:
+    assert isinstance(OnlinePlatt().certificate(10), Refusal)
+    assert isinstance(OnlineBeta().certificate(10), Refusal)
+    assert isinstance(Refitted().certificate(10), Refusal)
+    found = OnlinePlatt(radius=1.0, certified=True).certificate(1_000)
+    assert isinstance(found, OnlineCertificate)
+    # G^2 = 1 + log(99)^2 = 22.1151, gamma = e^-G, rho = 1 / (2 gamma)^2
+    big = math.sqrt(1.0 + math.log(99.0) ** 2)
+    gamma = math.exp(-big)
+    assert found.bound == pytest.approx((2.0 * math.log(1.0 + 500.0 * big**2 * 4.0 * gamma**2) + 1.0) / (2.0 * gamma))
+    assert "on every sequence" in str(found)
+
+
+def test_one_step_of_aioli_by_hand() -> None:
+    # s = 1/2: features (0, 1), so m + tanh(m / 2) / (2 ridge) = 0, m = 0, p = 1/2, and the parabola's curvature is
+    # c = 1/4 / (1 + GB). Then b = (1 - 1/2) / (2 ridge + c), and a stays 1.
+    aioli = Aioli(radius=2.0)
+    flatter = 1.0 + 2.0 * math.sqrt(1.0 + math.log(99.0) ** 2)
+    ridge = 2.0 * flatter / 9.0
+    assert aioli.predict_one(0.5) == 0.5
+    aioli.learn_one(0.5, 1)
+    b = 0.5 / (2.0 * ridge + 0.25 / flatter)
+    assert aioli._held[1:3] == pytest.approx([1.0, b])
+    # the next forecast of the same row: m + q tanh(m / 2) = b with q = 1 / (2 ridge + c)
+    m = math.log(aioli.predict_one(0.5) / (1.0 - aioli.predict_one(0.5)))
+    assert m + math.tanh(m / 2.0) / (2.0 * ridge + 0.25 / flatter) == pytest.approx(b, rel=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------- refitted
+
+
+def test_bins_by_hand_and_the_score_itself_before_the_first_fit() -> None:
+    forecaster = Refitted("bins", every=4, n_bins=2)
+    assert forecaster.predict_one(0.3) == 0.3
+    assert isinstance(forecaster.freeze(), IdentityMap)
+    forecaster.learn_many([0.1, 0.2, 0.6, 0.9], [0, 1, 1, 1])
+    # two bins of two rows: rates 1/2, and 2/2, which is told as (2 + 1) / (2 + 2); the grid's cell of 0.6 begins there
+    assert forecaster.predict_many([0.0, 0.3, 0.7, 1.0]).tolist() == [0.5, 0.5, 0.75, 0.75]
+    frozen = forecaster.freeze()
+    assert isinstance(frozen, StepMap)
+    assert 0.58 < frozen.knots[0] <= 0.6
+
+
+def test_a_single_fit_is_the_batch_fit_and_later_rows_change_nothing() -> None:
+    scores, labels = stream(3_000)
+    forecaster = Refitted("platt", every=None, first=1_000).learn_many(scores, labels)
+    fitted = fit_platt(Tally.from_arrays(scores[:1_000], labels[:1_000]), Scaling(increasing=False))[0]
+    assert forecaster.predict_many(scores) == pytest.approx(fitted.apply(scores), abs=1e-9)
+    assert len(forecaster.to_json()) < 500
+
+
+@pytest.mark.parametrize("method", ["platt", "beta"])
+def test_all_rows_on_the_grid_and_a_window_of_all_rows_give_nearly_the_same_map(method: Any) -> None:
+    scores, labels = stream(2_000)
+    grid = Refitted(method, every=500).learn_many(scores, labels)
+    window = Refitted(method, every=500, window=2_000).learn_many(scores, labels)
+    probes = np.linspace(0.0, 1.0, 101)
+    assert grid.predict_many(probes) == pytest.approx(window.predict_many(probes), abs=2e-3)
+
+
+def test_a_moving_window_forgets_what_a_fit_to_all_rows_remembers() -> None:
+    scores, labels = stream(2_000)
+    labels[1_000:] = 1.0 - labels[1_000:]
+    window = Refitted("platt", every=100, window=500).learn_many(scores, labels)
+    fitted = fit_platt(Tally.from_arrays(scores[1_500:], labels[1_500:]), Scaling(increasing=False))[0]
+    assert window.predict_many(scores) == pytest.approx(fitted.apply(scores), abs=1e-9)
+    assert window.predict_one(0.9) < 0.4  # the outcomes oppose the model now, and a slope may turn negative
+    fading = Refitted("platt", every=100, half_life=100).learn_many(scores, labels)
+    assert fading.predict_one(0.9) < 0.4
+    assert Refitted("platt", every=100).learn_many(scores, labels).predict_one(0.9) > 0.4
+
+
+def test_weights_halve_with_the_half_life_across_fits() -> None:
+    pool = Gridded(4, half_life=2.0)
+    for row in ((0.1, 1.0), (0.1, 0.0)):
+        pool.add(*row)
+    pool.tally()
+    for row in ((0.6, 0.0), (0.6, 1.0)):
+        pool.add(*row)
+    tally = pool.tally()
+    # ages 3, 2, 1, 0: weights r^3, r^2, r, 1 with r = 2^-1/2; events at ages 3 and 0
+    r = 2.0**-0.5
+    assert tally.events / tally.n == pytest.approx([r**3 / (r**3 + r**2), 1.0 / (1.0 + r)])
+    total = 1.0 + r + r**2 + r**3
+    assert tally.effective_size == pytest.approx(total**2 / (1.0 + r**2 + r**4 + r**6))
+    assert float(tally.n[0] / tally.n[1]) == pytest.approx(r**2)
+
+
+@pytest.mark.parametrize("method", ["platt", "beta", "bins"])
+@pytest.mark.parametrize("labels", [[0] * 40, [1] * 40, [0, 1] * 20, [0] * 20 + [1] * 20])
+@pytest.mark.parametrize("scores", [[0.0, 1.0], [0.5], [0.2, 0.5, 0.8]])
+def test_one_class_ties_and_scores_at_the_ends_give_probabilities(method: Any, labels: Any, scores: Any) -> None:
+    for options in ({"window": 20}, {"half_life": 0.01}, {"every": None, "first": 10}, {}):
+        forecaster = Refitted(method, **{"every": 10, **options})
+        forecaster.learn_many((scores * 40)[:40], labels)
+        forecasts = forecaster.predict_many([0.0, 0.2, 0.5, 1.0])
+        assert ((forecasts > 0.0) & (forecasts < 1.0)).all()
+        assert forecaster.freeze().apply(np.array([0.0, 0.2, 0.5, 1.0])) == pytest.approx(forecasts, abs=1e-12)
+
+
+def test_events_in_the_middle_do_not_send_the_beta_map_away() -> None:
+    scores = np.tile(np.linspace(0.01, 0.99, 50), 4)
+    labels = (np.abs(scores - 0.5) < 0.2).astype(float)  # some beta map with a > 0 > b tells the classes apart
+    fitted = Refitted("beta", every=200).learn_many(scores, labels).freeze()
+    assert isinstance(fitted, BetaMap)
+    assert max(abs(fitted.a), abs(fitted.b), abs(fitted.c)) < 1_000.0
+
+
+FORECASTERS: list[Callable[[], Forecaster]] = [
+    lambda: OnlinePlatt(radius=1.5),
+    lambda: OnlinePlatt(certified=True),
+    OnlineBeta,
+    Aioli,
+    lambda: Refitted("platt", every=20, first=30),
+    lambda: Refitted("beta", every=None, first=30),
+    lambda: Refitted("bins", every=15, window=40),
+    lambda: Refitted("bins", every=15, half_life=25),
+    lambda: Restarting(OnlineBeta(), shortest=8, levels=3),
+    lambda: Restarting(Refitted("bins", every=10), shortest=16, levels=2),
+]
+
+
+@settings(max_examples=25)
+@given(which=st.integers(0, len(FORECASTERS) - 1), stop=st.integers(0, 120), seed=st.integers(0, 9))
+def test_a_restored_state_goes_on_bit_by_bit(which: int, stop: int, seed: int) -> None:
+    scores, labels = stream(120, seed)
+    forecaster = FORECASTERS[which]().learn_many(scores[:stop], labels[:stop])
+    again = resume(forecaster.to_json())
+    assert again.state == forecaster.state
+    ours, theirs = (f.forecast_many(scores[stop:], labels[stop:]) for f in (forecaster, again))
+    assert ours.tobytes() == theirs.tobytes()
+    assert again.to_json() == forecaster.to_json()
+
+
+@pytest.mark.parametrize("build", FORECASTERS)
+def test_one_row_at_a_time_equals_many_and_asking_changes_nothing(build: Callable[[], Forecaster]) -> None:
+    scores, labels = stream(70, 4)
+    many, single = build(), build()
+    forecasts = many.forecast_many(scores, labels)
+    for x, y, p in zip(scores.tolist(), labels.tolist(), forecasts.tolist(), strict=True):
+        before = single.to_json()
+        assert single.predict_one(x) == p
+        assert single.to_json() == before
+        single.learn_one(x, y)
+    assert single.state == many.state
+    assert single.n_rows == 70
+
+
+@pytest.mark.parametrize("numbers", [None, [1], [0.5, 1.0], [10**9, 1.0], [0, "x"], [-1, 1.0]])
+def test_a_broken_state_of_a_refitted_map_is_refused(numbers: Any) -> None:
+    state = {**Refitted().state, "numbers": numbers}
+    with pytest.raises(InputError, match="cut off"):
+        resume(state)
+
+
+# ------------------------------------------------------------------------------------------------------- restarts
+
+
+def test_two_copies_are_mixed_by_hand() -> None:
+    forecaster = Restarting(OnlinePlatt(), shortest=2, levels=1)
+    ops = OnlinePlatt().learn_many([0.5, 0.5], [1, 1])
+    forecaster.learn_many([0.5, 0.5], [1, 1])
+    # after two rows the first copy of level 0 starts, with 1 / (2 * 1 * 1 * 2) beside the 1/2 of the first one
+    assert forecaster.weights == pytest.approx({0: 1 / 3, 2: 2 / 3})
+    old, new = ops.predict_one(0.5), 0.5
+    mixture = (2.0 * old + new) / 3.0
+    assert forecaster.predict_one(0.5) == pytest.approx(mixture, abs=1e-15)
+    forecaster.learn_one(0.5, 0)
+    assert forecaster.weights == pytest.approx(
+        {1: (1.0 - new) / (1.0 - mixture) / 3.0, 3: 2.0 * (1.0 - old) / (1.0 - mixture) / 3.0}
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_copy_is_better_by_more_than_its_price_at_any_row_of_its_life(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shortest, levels, n = 8, 3, 200
+    scores = rng.random(n)
+    labels = (rng.random(n) < np.where(np.arange(n) // 50 % 2, scores, 1.0 - scores)).astype(float)
+    forecaster = Restarting(OnlinePlatt(rho=1.0), shortest=shortest, levels=levels)
+    forecasts = forecaster.forecast_many(scores, labels)
+    ours = -np.log(np.where(labels == 1.0, forecasts, 1.0 - forecasts))
+    starts = [(0, n, math.log(2.0))]
+    for level in range(levels):
+        length = shortest << level
+        for i in range(1, n // length + 1):
+            starts.append((i * length, min((i + 2) * length, n), math.log(2.0 * levels * i * (i + 1))))
+    largest = forecaster.certificate(n).bound
+    for begin, end, price in starts:
+        copied = OnlinePlatt(rho=1.0).forecast_many(scores[begin:end], labels[begin:end])
+        theirs = -np.log(np.where(labels[begin:end] == 1.0, copied, 1.0 - copied))
+        assert (np.cumsum(ours[begin:end] - theirs) <= price + 1e-9).all()
+        assert price <= largest
+
+
+def test_the_regret_on_every_stretch_stays_under_its_bound() -> None:
+    rng = np.random.default_rng(2)
+    n, shortest = 1_024, 32
+    scores = rng.random(n)
+    labels = (rng.random(n) < np.where(np.arange(n) // 256 % 2, scores, 1.0 - scores)).astype(float)
+    forecaster = Restarting(Aioli(radius=2.0), shortest=shortest, levels=4)
+    forecasts = forecaster.forecast_many(scores, labels)
+    for begin in (0, 32, 96, 256, 480, 512, 736):
+        for end in (begin + 32, begin + 200, n):
+            if end > n:
+                continue
+            part = slice(begin, end)
+            regret = log_loss(forecasts[part], labels[part]) - best_in_ball(scores[part], labels[part], 2.0)
+            found = forecaster.interval_certificate(begin, end)
+            assert isinstance(found, OnlineCertificate)
+            assert regret <= found.bound
+    # 256 to 512: one whole life of level 3 (L = 256, i = 1), at the price log(2 * 4 * 2)
+    whole = forecaster.interval_certificate(256, 512)
+    assert isinstance(whole, OnlineCertificate)
+    alone = Aioli(radius=2.0).certificate(256)
+    assert isinstance(alone, OnlineCertificate)
+    assert whole.bound == pytest.approx(alone.bound + math.log(16.0))
+    with pytest.raises(InputError, match="multiple of 32"):
+        forecaster.interval_certificate(5, 100)
+    assert isinstance(Restarting(OnlinePlatt()).interval_certificate(0, 100), Refusal)
+    assert isinstance(Restarting(Aioli().learn_one(0.5, 1)).interval_certificate(0, 100), Refusal)
+
+
+def test_the_lives_cover_the_stretch_and_their_number_grows_as_the_logarithm() -> None:
+    forecaster = Restarting(OnlinePlatt(), shortest=1, levels=20)
+    for begin, end in ((1, 2), (3, 1_000), (777, 70_000), (1_023, 1_025), (999, 500_000)):
+        lives = forecaster._lives(begin, end)
+        assert [lives[0][0], lives[-1][1]] == [begin, end]
+        assert all(a[1] == b[0] for a, b in pairwise(lives))
+        assert all(e - b <= 2 << forecaster._level_at(b) for b, e in lives)
+        assert len(lives) <= math.log2(end - begin) + 2
+
+
+def test_restarts_recover_from_a_turn_sooner_and_cost_little_where_nothing_changes() -> None:
+    rng = np.random.default_rng(8)
+    n = 6_000
+    scores = rng.random(n)
+    turned = np.arange(n) >= 4_000
+    labels = (rng.random(n) < np.where(turned, 1.0 - scores, scores)).astype(float)
+    plain = OnlinePlatt().forecast_many(scores, labels)
+    restarted = Restarting(OnlinePlatt(), shortest=64, levels=6).forecast_many(scores, labels)
+    assert log_loss(restarted[4_000:], labels[4_000:]) < log_loss(plain[4_000:], labels[4_000:]) - 20.0
+    assert log_loss(restarted[:4_000], labels[:4_000]) < log_loss(plain[:4_000], labels[:4_000]) + math.log(2.0)

@@ -1,0 +1,65 @@
+"""Online Newton steps on streams that break naive ones: 10^6 rows each, and 10^8 with ``--full``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from calibrant.online import Forecaster, OnlineBeta, OnlinePlatt
+from calibrant.online.newton import weights_of
+
+Chunk = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
+ROWS_AT_ONCE = 500_000
+
+
+def separable(rng: np.random.Generator, begin: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    scores = rng.random(n)
+    return scores, (scores > 0.5).astype(float)
+
+
+def ends(rng: np.random.Generator, begin: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of exactly 0 and 1, right and wrong in turn."""
+    scores = rng.integers(0, 2, n).astype(float)
+    return scores, np.where(rng.random(n) < 0.5, scores, 1.0 - scores)
+
+
+def alternating(rng: np.random.Generator, begin: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The most extreme score, and each time the outcome that was not expected."""
+    t = np.arange(begin, begin + n)
+    return np.where(t % 2, 1.0 - 1e-12, 1e-12), 1.0 - (t % 2).astype(float)
+
+
+def blocks(rng: np.random.Generator, begin: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """One constant score whose outcomes turn over in blocks that get longer."""
+    t = np.arange(begin, begin + n)
+    return np.full(n, 0.3), (np.floor(np.log2(t + 1.0)) % 2).astype(float)
+
+
+def tiny(rng: np.random.Generator, begin: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores down to the smallest number there is, almost no events."""
+    return 10.0 ** -rng.uniform(0.0, 324.0, n), (rng.random(n) < 1e-5).astype(float)
+
+
+@pytest.mark.parametrize("stream", [separable, ends, alternating, blocks, tiny], ids=lambda s: s.__name__)
+@pytest.mark.parametrize("make", [OnlinePlatt, OnlineBeta], ids=lambda m: m.__name__)
+def test_weights_stay_in_the_ball_and_the_matrix_positive_definite(
+    make: Callable[[], Forecaster], stream: Chunk, request: pytest.FixtureRequest
+) -> None:
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    forecaster = make()
+    n = 10**8 if request.config.getoption("--full") else 10**6
+    for begin in range(0, n, ROWS_AT_ONCE):
+        scores, labels = stream(rng, begin, ROWS_AT_ONCE)
+        told = forecaster.forecast_many(scores, labels)
+        assert np.isfinite(told).all()
+        assert (told >= 0.0).all()
+        assert (told <= 1.0).all()
+        theta, matrix = weights_of(forecaster)
+        assert np.isfinite(theta).all()
+        assert np.linalg.norm(theta) <= 100.0 * (1.0 + 1e-12)
+        assert np.isfinite(matrix).all()
+        assert (np.diag(matrix) > 0.0).all()
+    assert forecaster.n_rows == n

@@ -1,0 +1,378 @@
+"""Parity: forecasts of a number as probabilities of a decrease, panels in batches, and the numbers of chapter 7."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import halfnorm, norm
+
+from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.online import (
+    CdfForecast,
+    GaussianForecast,
+    OnlinePlatt,
+    QuantileForecast,
+    SampleForecast,
+    parity_stream,
+    quantile_calibration_error,
+)
+
+DATA = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
+LEVELS = [0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975]
+LOSSES = [[0.3, 0.5], [0.6, 0.2], [1.0, 0.0]]  # tight, mild, none; without and with a decrease (002 section 7.3.1)
+
+# ------------------------------------------------------------------------------------------------- the example of 7.1.1
+
+
+def test_the_mixture_forecast_is_the_standard_normal_and_its_quantiles_are_calibrated_exactly() -> None:
+    # F^ = (F- + F+) / 2 has the density of N(0, 1); the true laws alternate between F- and F+.
+    for p in (0.001, 0.2, 0.5, 0.731, 0.999):
+        x = float(GaussianForecast([0.0], 1.0).quantile(p)[0])
+        negative, positive = 1.0 - halfnorm.cdf(-x) if x < 0 else 1.0, halfnorm.cdf(x)
+        assert 0.5 * negative + 0.5 * positive == pytest.approx(p, abs=1e-12)
+
+
+def test_the_parity_of_the_example_is_wrong_by_a_quarter_by_integration() -> None:
+    # t odd: the value before is positive, so p^ = Phi(y) >= 1/2, and the value always falls; t even: mirrored.
+    def error(y: float) -> float:
+        return float(norm.pdf(y) * abs((y >= 0.0) - norm.cdf(y)))
+
+    def loss(y: float) -> float:
+        return float(-norm.pdf(y) * norm.logcdf(abs(y)))
+
+    assert quad(error, -9, 0)[0] + quad(error, 0, 9)[0] == pytest.approx(0.25, abs=1e-9)
+    assert quad(loss, -9, 0)[0] + quad(loss, 0, 9)[0] == pytest.approx(1.0 - np.log(2.0), abs=1e-9)
+    bins = np.arange(31) / 30.0  # no bin straddles 1/2, so binning in 30 hides nothing
+    gaps = [quad(lambda y: norm.pdf(y) * ((y >= 0.0) - norm.cdf(y)), *norm.ppf([a, b]))[0] for a, b in pairwise(bins)]
+    assert np.abs(gaps).sum() == pytest.approx(0.25, abs=1e-9)
+
+
+def test_the_stream_of_the_example_shows_these_numbers() -> None:
+    # The values before are the normal quantiles at 3,000 mid-points, negative and positive in turn: 100 in every bin.
+    low = (np.arange(1500) + 0.5) / 3000.0
+    y = np.append(np.column_stack([norm.ppf(low), norm.ppf(low + 0.5)]).ravel(), -1.0)
+    stream = parity_stream(GaussianForecast(np.zeros(3001), 1.0), y)
+    result = stream.judge()
+    assert result.pce.value == pytest.approx(0.25, abs=1e-12)
+    assert result.sharpness.value == result.base_rate == 0.5  # bins tell all
+    assert result.accuracy.value == result.auroc.value == 1.0
+    assert result.qce is not None
+    assert result.qce.value < 1e-3
+    repaired = stream.judge(OnlinePlatt(gamma=0.001, rho=1e4))
+    assert repaired.pce.value < 0.05
+    assert repaired.accuracy.value > 0.99
+
+
+# ------------------------------------------------------------------------------------------------------------- the laws
+
+
+def test_quantiles_are_joined_by_gaussians() -> None:
+    # 002 section 7.B.1 at 115 between 100 (level 0.5) and 130 (0.75): sigma = 30 / 0.67449 = 44.478, mu = 100,
+    # Phi(15 / 44.478) = Phi(0.33724) = 0.63204. Below 90 the first piece goes on: sigma = 10 / 0.67449 = 14.826.
+    forecast = QuantileForecast([0.25, 0.5, 0.75], [[90.0, 100.0, 130.0]] * 3)
+    expected = [norm.cdf(15 / (30 / norm.ppf(0.75))), 0.75, norm.cdf((80 - 100) / (10 / norm.ppf(0.75)))]
+    assert forecast.cdf([115.0, 130.0, 80.0]) == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.lists(st.integers(-50, 50), min_size=7, max_size=7), st.lists(st.floats(-60, 60), min_size=2, max_size=9))
+def test_a_law_from_quantiles_never_falls_and_meets_its_quantiles(values: list[int], points: list[float]) -> None:
+    forecast = QuantileForecast(LEVELS, [sorted(values)])
+    probabilities = [float(forecast.cdf(x)[0]) for x in sorted(points)]
+    assert (np.diff(probabilities) >= -1e-15).all()
+    for level, value in zip(LEVELS, sorted(values), strict=True):
+        assert float(forecast.cdf(value)[0]) >= level - 1e-12
+        assert float(forecast.quantile(level)[0]) == pytest.approx(value, abs=1e-9)
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=12), st.integers(-10, 10), st.sampled_from([0.0, 0.5, 2.0]))
+def test_quantiles_of_samples_are_the_inverse_of_their_law(draws: list[int], x: int, ends: float) -> None:
+    forecast = SampleForecast([draws], ends=ends)
+    assert float(forecast.cdf(x)[0]) == (sum(d <= x for d in draws) + ends) / (len(draws) + 2 * ends)
+    for level in (0.013, 0.31, 0.777):
+        assert (forecast.quantile(level)[0] <= x) == (level <= forecast.cdf(x)[0])
+
+
+def test_crossing_quantiles_are_sorted_and_told() -> None:
+    with pytest.warns(CalibrantWarning, match="cross in 1 of 2 rows"):
+        forecast = QuantileForecast([0.1, 0.5, 0.9], [[1.0, 2.0, 3.0], [5.0, 4.0, 6.0]])
+    assert forecast.crossed == 1
+    assert forecast.values[1].tolist() == [4.0, 5.0, 6.0]
+
+
+def test_equal_quantiles_are_a_heap() -> None:
+    forecast = QuantileForecast([0.1, 0.5, 0.9], [[3.0, 3.0, 3.0]] * 2 + [[1.0, 3.0, 3.0]] * 3)
+    assert forecast.cdf([2.9, 3.0, 2.0, 3.0, np.nan])[:4] == pytest.approx([0.0, 1.0, norm.cdf(norm.ppf(0.1) / 2), 1.0])
+    assert forecast.quantile(0.0).tolist() == [3.0, 3.0, -np.inf, -np.inf, -np.inf]
+    assert forecast.quantile(1.0).tolist() == [3.0] * 5
+
+
+def test_a_standard_deviation_of_zero_is_all_mass_on_the_mean() -> None:
+    forecast = GaussianForecast([1.0, 1.0, 1.0, np.nan], [0.0, 0.0, 1.0, 1.0])
+    assert forecast.cdf([0.999, 1.0, 1.0, 1.0]).tolist()[:3] == [0.0, 1.0, 0.5]
+    assert np.isnan(forecast.cdf(0.0)[3])
+    assert forecast.quantile(0.0).tolist()[:3] == [1.0, 1.0, -np.inf]
+    assert forecast.quantile(1.0).tolist()[:3] == [1.0, 1.0, np.inf]
+
+
+def test_one_draw_is_a_law_and_missing_draws_are_none() -> None:
+    forecast = SampleForecast([[2.0, np.nan], [np.nan, np.nan]])
+    assert forecast.cdf([1.9, 1.9]).tolist()[0] == 0.25
+    assert forecast.cdf(2.0).tolist()[0] == 0.75
+    assert np.isnan([forecast.cdf(2.0)[1], forecast.quantile(0.5)[1]]).all()
+    assert [forecast.quantile(p)[0] for p in (0.2, 0.5, 0.8)] == [-np.inf, 2.0, np.inf]
+
+
+def test_the_law_of_a_function_equals_the_gaussian_it_is() -> None:
+    rng = np.random.default_rng(1)
+    mean, sd, y = rng.normal(size=200), rng.uniform(0.5, 2.0, 200), rng.normal(size=200)
+    same = CdfForecast(norm(mean, sd).cdf, 200)
+    with_inverse = CdfForecast(norm(mean, sd).cdf, 200, norm(mean, sd).ppf)
+    gauss = GaussianForecast(mean, sd)
+    assert same.cdf(y) == pytest.approx(gauss.cdf(y), abs=1e-15)
+    expected = quantile_calibration_error(gauss, y).value
+    assert quantile_calibration_error(same, y).value == pytest.approx(expected, abs=1e-12)
+    assert quantile_calibration_error(with_inverse, y).value == pytest.approx(expected, abs=1e-12)
+
+
+def test_quantile_calibration_by_hand() -> None:
+    # Levels 0, 1/2, 1 of N(0, 1): quantiles -inf, 0, inf. Outcomes -1, 1, 2, 3: covered 0, 1/4, 1; gaps 0, 1/4, 0.
+    error = quantile_calibration_error(GaussianForecast(np.zeros(4), 1.0), [-1.0, 1.0, 2.0, 3.0], n_levels=3)
+    assert error.value == pytest.approx(0.25 / 3)
+    assert error.null == pytest.approx(np.sqrt(2 * 0.25 / (np.pi * 4)) / 3)
+
+
+def test_quantile_calibration_without_rows_says_so() -> None:
+    error = quantile_calibration_error(GaussianForecast([0.0], 1.0), [np.nan])
+    assert np.isnan(error.value)
+    assert "no row" in error.notes[0]
+
+
+def test_right_laws_show_the_error_that_chance_gives_them() -> None:
+    rng = np.random.default_rng(2)
+    errors = [quantile_calibration_error(GaussianForecast(np.zeros(300), 1.0), rng.normal(size=300)) for _ in range(60)]
+    assert np.mean([e.value for e in errors]) == pytest.approx(errors[0].null, rel=0.15)
+
+
+# ----------------------------------------------------------------------------------------------------------- the stream
+
+
+def test_a_tie_counts_as_a_decrease() -> None:
+    stream = parity_stream(GaussianForecast([1.0, 1.0, 1.0, 1.0], 1.0), [1.0, 1.0, 2.0, 1.5])
+    assert stream.outcomes.tolist() == [1.0, 0.0, 1.0]
+    assert stream.scores == pytest.approx([0.5, 0.5, norm.cdf(1.0)])
+    assert stream.rows.tolist() == [1, 2, 3]
+
+
+def test_rows_are_compared_with_the_same_series_and_negative_values_are_values() -> None:
+    y, by = [5.0, -1.0, 4.0, -3.0, -2.0, 9.0], ["a", "b", "a", "b", "b", "a"]
+    stream = parity_stream(GaussianForecast(np.zeros(6), 1.0), y, by=by)
+    assert stream.rows.tolist() == [2, 3, 4, 5]
+    assert stream.outcomes.tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert stream.scores == pytest.approx(norm.cdf([5.0, -1.0, -3.0, 4.0]))
+
+
+def test_a_missing_value_takes_its_row_and_the_next_one_of_its_series() -> None:
+    y, by = [1.0, 1.0, np.nan, 2.0, 3.0, 3.0, 4.0, 4.0], [0, 1] * 4
+    mean = np.zeros(8)
+    mean[7] = np.nan
+    stream = parity_stream(GaussianForecast(mean, 1.0), y, by=by)
+    assert stream.rows.tolist() == [3, 5, 6]  # series 0: only 3 -> 4; series 1: 1 -> 2 -> 3, the last has no forecast
+    assert "5 rows left out" in repr(stream)
+
+
+def test_probabilities_of_a_classifier_pass_as_they_are() -> None:
+    stream = parity_stream([0.1, 0.9, 0.4], [1.0, 0.0, 2.0])
+    assert stream.scores.tolist() == [0.9, 0.4]
+    assert stream.judge().qce is None
+
+
+def test_rows_of_a_batch_are_forecast_before_any_of_them_is_learned() -> None:
+    rng = np.random.default_rng(3)
+    weeks = np.repeat(np.arange(30), rng.integers(1, 9, 30))  # batches of unequal size
+    scores, y = np.full(len(weeks), 0.6), rng.normal(size=len(weeks))
+    stream = parity_stream(scores, y, previous=np.zeros(len(y)), batch=weeks)
+    said = stream.forecasts(OnlinePlatt())
+    expected, learner = [], OnlinePlatt()
+    for week in range(30):
+        rows = np.flatnonzero(weeks == week)
+        expected += [learner.predict_one(0.6)] * len(rows)
+        for row in rows:
+            learner.learn_one(0.6, float(y[row] <= 0.0))
+    assert said.tolist() == expected
+
+
+def test_batches_of_one_row_equal_no_batches_and_the_forecaster_is_not_moved() -> None:
+    rng = np.random.default_rng(4)
+    forecast, y, ops = GaussianForecast(rng.normal(size=300), 1.0), rng.normal(size=300), OnlinePlatt()
+    one, other = parity_stream(forecast, y), parity_stream(forecast, y, batch=np.arange(300))
+    assert one.forecasts(ops).tolist() == other.forecasts(ops).tolist()
+    assert ops.n_rows == 0
+
+
+def test_the_first_batches_are_learned_from_and_not_judged() -> None:
+    y = [0.0, 0.0, 1.0, -1.0, 2.0, 0.0, 1.0, 1.0]
+    stream = parity_stream(GaussianForecast(np.zeros(8), 1.0), y, by=[0, 1] * 4, batch=[1, 1, 2, 2, 3, 3, 4, 4])
+    assert stream.batches is not None
+    assert stream.batches.tolist() == [0, 0, 1, 1, 2, 2]  # the first week has no week before it
+    assert stream.judge(after=1).n_rows == 4
+    with pytest.raises(InputError, match="leaves no row"):
+        stream.judge(after=3)
+
+
+def test_the_metrics_by_hand() -> None:
+    # 30 bins: 0.11 and 0.12 share bin 3 (rate 1/2, mean 0.115), 0.8 stands alone (rate 1), 0.5 alone (rate 0).
+    # PCE = (2 * 0.385 + 0.2 + 0.5) / 4; sharpness = (2 / 4 + 1) / 4; right at 1/2: 0.12 -> 0, 0.8 -> 1: 2 of 4;
+    # pairs (event, other): (0.11, 0.12) wrong, (0.11, 0.5) wrong, (0.8, ...) both right: 1/2.
+    stream = parity_stream([0.11, 0.12, 0.8, 0.5], [-1.0, 1.0, -1.0, 1.0], previous=np.zeros(4))
+    result = stream.judge()
+    assert result.pce.value == pytest.approx(1.47 / 4)
+    assert result.sharpness.value == pytest.approx(1.5 / 4)
+    assert result.accuracy.value == 0.5
+    assert result.auroc.value == 0.5
+
+
+def test_given_probabilities_are_judged_like_those_of_a_forecaster() -> None:
+    rng = np.random.default_rng(5)
+    stream = parity_stream(GaussianForecast(rng.normal(size=400), 1.0), rng.normal(size=400))
+    table = stream.compare({"live": OnlinePlatt(), "given": stream.forecasts(OnlinePlatt())}, after=50)
+    assert table["live"].numbers == table["given"].numbers
+    assert table["base"].n_rows == 349
+    assert len(str(table).splitlines()) == 5
+    assert [r["name"] for r in table.to_dict()["results"]] == ["base", "live", "given"]
+    assert str(table["live"]).splitlines()[2].startswith("live")
+
+
+def test_laws_that_are_right_given_the_past_are_parity_calibrated() -> None:
+    rng = np.random.default_rng(6)
+    y, noise = np.zeros(20_001), rng.normal(size=20_001)
+    for t in range(1, 20_001):
+        y[t] = 0.8 * y[t - 1] + noise[t]
+    right = parity_stream(GaussianForecast(0.8 * np.append(0.0, y[:-1]), 1.0), y).judge()
+    climate = parity_stream(GaussianForecast(np.zeros(20_001), 1.0 / 0.6), y).judge()  # right too, but on average only
+    assert right.pce.null_high is not None
+    assert right.pce.value < right.pce.null_high
+    assert right.qce is not None
+    assert climate.qce is not None
+    assert max(right.qce.value, climate.qce.value) < 0.02
+    assert climate.pce.value > 5.0 * right.pce.value
+
+
+def test_states_in_turn_peek_at_their_week_and_weekly_batches_do_not() -> None:
+    # 20 states move together at random from week to week, and nobody knows where: within a week the first outcomes tell
+    # the others, across weeks they tell nothing.
+    rng = np.random.default_rng(7)
+    y = np.cumsum(np.repeat(rng.choice([-1.0, 1.0], 300), 20).reshape(300, 20), axis=0).ravel()
+    weeks, states = np.repeat(np.arange(300), 20), np.tile(np.arange(20), 300)
+    quick = OnlinePlatt(gamma=0.001, rho=1e3)
+    scores = np.full(6000, 0.5)
+    peeking = parity_stream(scores, y, by=states).judge(quick)
+    honest = parity_stream(scores, y, by=states, batch=weeks).judge(quick)
+    assert peeking.auroc.value > 0.85
+    assert abs(honest.auroc.value - 0.5) < 0.15
+
+
+def test_one_class_gives_no_auroc_and_no_error() -> None:
+    stream = parity_stream(GaussianForecast([0.0, 0.0, 0.0], 1.0), [3.0, 2.0, 1.0])
+    with pytest.warns(CalibrantWarning):
+        result = stream.judge()
+    assert np.isnan(result.auroc.value)
+    assert result.accuracy.value == 1.0
+
+
+# ------------------------------------------------------------------------------------------------------------ decisions
+
+
+def test_bayes_actions_and_their_losses_by_hand() -> None:
+    # Expected losses: tight 0.3 + 0.2 p, mild 0.6 - 0.4 p, none 1 - p: mild from 1/2 on, none from 2/3 on.
+    stream = parity_stream([0.4, 0.5, 0.6, 0.7, 0.7], [1.0, -1.0, 1.0, -1.0, 1.0], previous=np.zeros(5))
+    done = stream.decide(LOSSES, actions=["tight", "mild", "none"])
+    assert done.taken.tolist() == [0, 1, 1, 2, 2]
+    assert done.losses.tolist() == [0.3, 0.2, 0.6, 0.0, 1.0]
+    assert done.total == pytest.approx(2.1)
+    assert done.cumulative[-1] == pytest.approx(2.1)
+    assert done.shares == {"tight": 0.2, "mild": 0.4, "none": 0.4}
+    assert str(done) == "A loss of 2.1 over 5 rows (tight 20.0 %, mild 40.0 %, none 40.0 %)."
+    assert done.to_dict()["n_rows"] == 5
+
+
+def test_an_action_that_is_best_nowhere_is_never_taken_and_keeps_its_place() -> None:
+    stream = parity_stream([0.1, 0.9], [1.0, -1.0], previous=[0.0, 0.0])
+    assert stream.decide([[5.0, 5.0], [0.0, 1.0], [1.0, 0.0]]).taken.tolist() == [1, 2]
+
+
+# ------------------------------------------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: GaussianForecast([0.0], [-1.0]), "sd must be"),
+        (lambda: GaussianForecast([0.0, 1.0], [1.0]), "sd has 1 rows"),
+        (lambda: GaussianForecast([np.inf], 1.0), "infinite"),
+        (lambda: GaussianForecast([0.0], "wide"), "sd holds text"),
+        (lambda: GaussianForecast([0.0], 1.0).cdf("low"), "x holds text"),
+        (lambda: GaussianForecast([0.0], 1.0).quantile("low"), "level must be"),
+        (lambda: QuantileForecast(["low", "high"], [[1.0, 2.0]]), "levels holds text"),
+        (lambda: QuantileForecast([0.5], [[1.0]]), "at least two"),
+        (lambda: QuantileForecast([0.5, 0.4], [[1.0, 2.0]]), "increasing"),
+        (lambda: QuantileForecast([0.0, 0.5], [[1.0, 2.0]]), "inside"),
+        (lambda: QuantileForecast([0.1, 0.5], [[1.0, 2.0, 3.0]]), "3 columns"),
+        (lambda: QuantileForecast([0.1, 0.5], [[1.0, 2.0], [1.0]]), "matrix"),
+        (lambda: SampleForecast([1.0, 2.0]), "matrix"),
+        (lambda: SampleForecast([[1.0]], ends=-1.0), "ends"),
+        (lambda: SampleForecast([[1.0]]).cdf([1.0, 2.0]), "2 values"),
+        (lambda: GaussianForecast([0.0], 1.0).quantile(1.5), "level must be"),
+        (lambda: CdfForecast(lambda x: x, 1).quantile(0.5), "quantile was not given"),
+        (lambda: CdfForecast(lambda x: x[:1], 2).cdf([0.1, 0.2]), "shape"),
+        (lambda: parity_stream(lambda x: x, [5.0, 6.0]), "outside"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, np.inf]), "infinite"),
+        (lambda: parity_stream([0.5], [1.0, 2.0]), "1 rows but y has 2"),
+        (lambda: parity_stream([0.5], [1.0]), "nothing to compare"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0]), "previous has 1"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0, np.inf]), "previous holds an infinite"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], batch=np.array(["2020", "NaT"], "datetime64[D]")), "missing"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0, 1.0], by=[0, 0]), "both given"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by=["a", None]), "missing"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by=["a"]), "by has 1"),
+        (lambda: parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=[1, 2, 1]), "stand together"),
+        (lambda: parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=[1, 2]), "batch has 2"),
+        (lambda: parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=[1, 2, 2]), "two rows of one series"),
+        (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).judge([0.5, 0.5]), "each of the 1 rows"),
+        (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).judge(after=-1), "after must be"),
+        (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).decide(LOSSES, actions=["a"]), "name every row"),
+        (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0], n_levels=1), "n_levels"),
+        (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0, 1.0]), "y has 2"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_sentence(call, words) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+# ---------------------------------------------------------------------------------------------------------------- COVID
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not there: set CALIBRANT_DATA")
+def test_the_national_forecasts_of_covid_have_the_known_numbers() -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(DATA / "covid" / "us_national_covidhub_ensemble_cases.parquet")
+    columns = {name: np.array(table[name].to_pylist()) for name in table.column_names}
+    chosen = (columns["ahead"] == 1) & (columns["forecast_date"] <= "2022-10-24")
+    quantiles = np.column_stack([columns[f"q{level}"][chosen] for level in LEVELS])
+    stream = parity_stream(
+        QuantileForecast(LEVELS, quantiles), columns["actual"][chosen], previous=columns["actual_prev_week"][chosen]
+    )
+    result = stream.judge()
+    assert result.n_rows == 119
+    found = (result.base_rate, result.auroc.value, result.accuracy.value)
+    assert [round(x, 3) for x in found] == [0.529, 0.784, 0.681]
+    before = columns["actual_prev_week"][chosen]  # never outside the quantiles, as 002 section 7.B.1 says of the states
+    assert ((quantiles[:, 0] <= before) & (before < quantiles[:, -1])).all()
