@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numpy as np
-
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import BetaMap, LogitAffineMap, Map
-from calibrant.numerics import Floats
 from calibrant.online.base import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 
@@ -376,21 +373,3 @@ class OnlineBeta(KernelForecaster):
     def freeze(self) -> Map:
         """The beta map of this moment."""
         return BetaMap(self._held[BETA_A], self._held[BETA_B], self._held[BETA_C], clamp=CLAMP)
-
-
-def weights_of(forecaster: OnlinePlatt | OnlineBeta) -> tuple[Floats, Floats]:
-    """The parameters of this moment and the matrix A of the steps, put together from its factors.
-
-    Examples
-    --------
-    >>> theta, matrix = weights_of(OnlinePlatt().learn_one(0.5, 1))
-    >>> theta.round(4).tolist(), matrix.tolist()
-    ([1.0, 0.0499], [[100.0, 0.0], [0.0, 100.25]])
-    """
-    held = forecaster._held
-    if isinstance(forecaster, OnlinePlatt):
-        theta, grown, low = held[A : B + 1], [held[D1], held[D2]], np.array([[1.0, 0.0], [held[L], 1.0]])
-    else:
-        theta, grown = held[BETA_A : BETA_C + 1], held[E1 : E3 + 1]
-        low = np.array([[1.0, 0.0, 0.0], [held[L21], 1.0, 0.0], [held[L31], held[L32], 1.0]])
-    return np.array(theta), np.einsum("ij,j,kj->ik", low, np.array(grown), low)
