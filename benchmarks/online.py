@@ -29,24 +29,21 @@ def bare(scores: list[float], labels: list[float]) -> float:
     a, b, d1, low, d2, gamma, radius = 1.0, 0.0, 100.0, 0.0, 100.0, 0.1, 100.0
     p = 0.0
     for x, y in zip(scores, labels, strict=True):
-        x = min(max(x, LOW), 1.0 - LOW)
-        z = log(x / (1.0 - x))
-        u = min(max(a * z + b, -LARGEST), LARGEST)
-        p = 1.0 / (1.0 + exp(-u)) if u >= 0.0 else exp(u) / (1.0 + exp(u))
-        x = min(max(x, LOW), 1.0 - LOW)
-        z = log(x / (1.0 - x))
-        u = min(max(a * z + b, -LARGEST), LARGEST)
-        p = 1.0 / (1.0 + exp(-u)) if u >= 0.0 else exp(u) / (1.0 + exp(u))
+        for _ in range(2):  # once to say it, once to learn, since a label may come later
+            x = LOW if x < LOW else 1.0 - LOW if x > 1.0 - LOW else x
+            z = log(x / (1.0 - x))
+            u = a * z + b
+            u = LARGEST if u > LARGEST else -LARGEST if u < -LARGEST else u
+            p = 1.0 / (1.0 + exp(-u))
+        v, h = 1.0 - low * z, z / d1
+        w = v / d2
         g = p - y
-        gz = g * z
-        before = d1
-        d1 = before + gz * gz
-        v = g - low * gz
-        share = v / d1
-        d2 += before * share * v
-        low += gz * share
-        db = (g - low * gz) / (d2 * gamma)
-        a, b = a - gz / (d1 * gamma) + low * db, b - db
+        square = g * g
+        step = g / (gamma * (1.0 + square * (z * h + v * w)))
+        a, b = a - step * (h - low * w), b - step * w
+        grown = d1 + square * z * z
+        share = square * v / grown
+        d1, low, d2 = grown, low + z * share, d2 + d1 * share * v
         if a * a + b * b > radius * radius:
             raise AssertionError("this stream stays inside the ball")
     return p

@@ -8,9 +8,9 @@ The data are those that `CALIBRANT_DATA` names (by default `../shared/data`). Se
 
 1. The three drifts of section 6.1.2 (Figures 6.3, 6.10, 6.11): printed values, ours with seed 0 and over 20 seeds.
    Accuracy and calibration error are those of the known truth (6.A.2). The rank is the number of seeds below the
-   printed value, in its digits. Seed 0 is the printed stream of Figures 6.3 and 6.10, not of 6.11. Printed rows of OPS in Figures 6.10
-   and 6.11 have the intercept of the window's first row all through the window: `b held`. What then remains of the
-   difference to Figure 6.10 is that the published code starts at a = 0, and the text and this package at a = 1.
+   printed value, in its digits. Seed 0 is the printed stream of Figures 6.3 and 6.10, not of 6.11. Printed rows of OPS
+   in Figures 6.10 and 6.11 have the intercept of the window's first row all through the window: `b held`. What then
+   remains of the difference to Figure 6.10 is that the published code starts at a = 0, the text and this package at 1.
 2. Calibration error at the end of the stream: four data sets, drifting (Figures 6.5, 6.14, 6.15) and in random order
    (6.6), bins of width 0.1, and 0.05 and 0.2 (6.12, 6.13); four synthetic streams (6.7).
 3. Whether TOPS or TOBS has the lowest calibration error, panel by panel.

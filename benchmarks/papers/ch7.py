@@ -25,7 +25,8 @@ squared gradients of 6,069 rows add up to less than that, its steps stay near ga
 ch. 6" has the defaults that Algorithm 7.2 names, gamma = 0.1 and D = 1, which are those of chapter 6; its steps shrink
 like 1/t. MW is fitted every week to the last 10 weeks and IW every 5 weeks (7.C.1). For weather all are chosen by PCE
 on the validation hours, on parts of the grids of 7.C.2. Every method learns from the validation hours too. TOPS and
-HOPS are OPS calibeaten with bins of 0.1 (chapter 6), which chapter 7 left out.
+HOPS are OPS calibeaten with bins of 0.1 (chapter 6), which chapter 7 left out. "OPS, D = 3" was picked from six D on
+the weeks that are judged, so it shows that smaller steps suit weekly batches and is no fair rival.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ from calibrant.online import (
     Tracking,
     parity_stream,
 )
+
+HINDSIGHT = "OPS, D = 3"
+"""Chosen of six D (0.5 to 10) on the very weeks that are judged: shown, and left out of the claims."""
 
 SKIPPED = 20
 """Weeks on which hyperparameters were chosen (section 7.3.1)."""
@@ -184,7 +188,7 @@ def _reordered(panel: Panel, law: str, seed: int) -> ParityStream:
 def _in_batches(panel: Panel, law: str, claims: Claims) -> None:
     """Table 7.2 and the decisions."""
     stream = panel.stream(law, batches=True)
-    methods = {**weekly(51), "OPS, D = 3": ops(0.001, 3)}
+    methods = {**weekly(51), HINDSIGHT: ops(0.001, 3)}
     said: dict[str, Floats | None] = {"base": None}
     said |= {name: stream.forecasts(method) for name, method in methods.items()}
     for after, printed in ((0, PRINTED["7.2"]), (SKIPPED, {})):
@@ -294,7 +298,7 @@ class Claims:
         best = all(_better(others["OPS"], others[name]).all() for name in ("MW", "IW") if name in others)
         words = [_yes(better.all()), *(_yes(b) for b in better), _yes(best) if "MW" in others else "-"]
         words += [_yes(others["TOPS"][0] <= others["OPS"][0]) if "TOPS" in others else "-"]
-        words += [min(others, key=lambda name: others[name][0])]
+        words += [min((name for name in others if name != HINDSIGHT), key=lambda name: others[name][0])]
         self.rows.append((table, words))
 
     def show(self) -> None:
