@@ -44,9 +44,7 @@ CASES: dict[str, Callable[[], Forecaster]] = {
     "Tracking on several": lambda: online.Tracking(online.MultiExpert(online.OnlinePlatt(), online.OnlineBeta())),
     "Tracking of a model": lambda: online.Tracking(online.AsIs()),
     "CalibratedRegression": lambda: online.CalibratedRegression(3),
-    "CalibratedRegression on hats": lambda: online.CalibratedRegression(
-        2, test_functions="hats", size=4, growing=True
-    ),
+    "CalibratedRegression on hats": lambda: online.CalibratedRegression(2, test_functions="hats", size=4, growing=True),
 }
 # Forecasters whose rows are more than one score have contract tests of their own.
 ELSEWHERE = {"OnlineClasses", "OnlineTemperature"}  # tests/unit/test_online_classes.py
@@ -239,7 +237,7 @@ def test_a_frozen_map_says_what_the_forecaster_says_now(name: str) -> None:
     scores, labels = stream(400)
     forecaster.learn_many(scores, labels, features_of(forecaster, 400))
     if name in WITHOUT_MAP:
-        with pytest.raises(InputError, match="no (fixed )?map"):
+        with pytest.raises(InputError, match=r"no (fixed )?map"):
             forecaster.freeze()
         return
     frozen = forecaster.freeze()

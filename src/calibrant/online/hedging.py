@@ -216,8 +216,6 @@ class CalibrationGame(KernelForecaster, abstract=True):
         raise NotImplementedError
 
 
-
-
 def kind_of(shares: Shares) -> float:
     """The kind of a drawing game."""
     if shares not in ("totals", "means"):
