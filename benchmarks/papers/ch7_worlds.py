@@ -14,8 +14,9 @@ Only the national forecasts are an expert's. Where none can be had, one is made 
 
 Numbers in these forecasts are fitted on the past, but their form was chosen after a look at the rows that are judged:
 
-- the forecast by state is the one of ten tried that had the highest AUROC over the 119 weeks (0.723; the others 0.544 to
-  0.722: without the limit of 1, other lags, windows of 8 to 30 weeks, the mean growth alone). Its base row is flattered.
+- the forecast by state is the one of ten tried that had the highest AUROC over the 119 weeks (0.723; the others 0.544
+  to 0.722: without the limit of 1, other lags, windows of 8 to 30 weeks, the mean growth alone): its base row is
+  flattered.
 - New York's first forecast had columns for the season, guessed from half a year: QCE 0.17, 0.43 and 0.21 for pressure,
   temperature and wind. They were dropped for that; Beijing, trained on three years, has them.
 """
