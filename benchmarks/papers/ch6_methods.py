@@ -14,22 +14,12 @@ import numpy as np
 from ch6_streams import Floats, Stream
 
 from calibrant import BetaScaling, HistogramBinning
-from calibrant.online import Forecaster, Hedging, OnlineBeta, OnlinePlatt, Refitted, Tracking
+from calibrant.online import AsIs, Forecaster, Hedging, OnlineBeta, OnlinePlatt, Refitted, Tracking
 
 WHB_BINS = 20
 """Bins of equal mass in windowed histogram binning, as in the published experiment."""
 
 METHODS = ("BM", "FPS", "WPS", "WBS", "WHB", "OPS", "OBS", "TOPS", "HOPS", "TOBS", "HOBS", "TWHB")
-
-
-class AsGiven(Forecaster):
-    """The score as it is: an expert whose forecasts were made elsewhere."""
-
-    def predict_one(self, score: float, features: Any = None) -> float:
-        return score
-
-    def learn_one(self, score: float, label: float, features: Any = None) -> AsGiven:
-        return self
 
 
 def plain_forecasts(stream: Stream) -> dict[str, Floats]:
@@ -56,7 +46,7 @@ def calibeaten_forecasts(stream: Stream, whb: Floats, epsilon: float, seed: int)
         "HOBS": Hedging(OnlineBeta(), epsilon=epsilon, random_state=seed),
     }
     found = {name: forecaster.forecast_many(s, y)[cal:] for name, forecaster in made.items()}
-    return {**found, "TWHB": Tracking(AsGiven(), epsilon=epsilon).forecast_many(whb, y[cal:])}
+    return {**found, "TWHB": Tracking(AsIs(), epsilon=epsilon).forecast_many(whb, y[cal:])}
 
 
 def _refitted(make: Callable[[], Any], stream: Stream) -> Floats:
