@@ -3,16 +3,17 @@
     python benchmarks/adversaries.py [--full] [--seed S]
 
 The adversary sees everything that the game allows: the score, all outcomes and forecasts so far, the expert, and the
-two forecasts with the probabilities of the draw, but not the draw itself. With two choices there is no draw, so it sees
-all. It keeps the books itself, in whole numbers, with no code shared with the package: the calibration error is the sum
-over the grid of |sum of (forecast - outcome)|, over T.
+two forecasts with the probabilities of the draw, but neither the draw itself nor the key that it is made with. With two
+choices there is no draw, so it sees all. It keeps the books itself, in whole numbers, with no code shared with the
+package: the calibration error is the sum over the grid of |sum of (forecast - outcome)|, over T.
 
 - Two choices: the error beyond half a bin is held against m/T (Gupta 2023, 8.5) and against the certificate after
   every single row, on every run.
 - Foster's forecaster and Hedging: the mean over runs is held against 6.27, 6.17 and the certificate. Hedging also
   against the promises on sharpness and on the Brier score, Tracking against these on every run.
-- Deterministic point forecasters are shown failing. Against Tracking 1{p <= 0.5} does little in bins of width 0.1:
-  0.5 and what is just above share a bin, where the outcomes 1 and 0 average out; 1{p < 0.5} parts them.
+- Deterministic point forecasters are shown failing. Against Tracking with prior=0, which says exactly 0.5 at times,
+  1{p <= 0.5} does little in bins of width 0.1: 0.5 and what is just above share a bin, where the outcomes 1 and 0
+  average out; 1{p < 0.5} parts them.
 """
 
 from __future__ import annotations
@@ -261,23 +262,25 @@ HEDGERS: dict[str, tuple[Callable[[int], CalibrationGame], Callable[[int], float
 
 
 def calibeaten(book: Book, runs: int, n_rows: int, seed: int) -> None:
-    print(f"\nAgainst the expert after {n_rows:,} rows, width 0.1: TOPS, the worst of {runs} runs; HOPS, their mean")
+    print(f"\nAgainst the expert after {n_rows:,} rows, width 0.1: the worst of {runs} runs; of HOPS, their mean")
     print(f"{'forecaster':<12} {'strategy':<18} {'quantity':<30} {'measured':>9} {'certified':>10}")
     for name, make in (
-        ("TOPS", lambda k: Tracking(OnlinePlatt())),
+        ("TOPS", lambda k: Tracking(OnlinePlatt(), prior=0)),
+        ("TOPS, prior", lambda k: Tracking(OnlinePlatt())),
         ("HOPS", lambda k: Hedging(OnlinePlatt(), random_state=k)),
     ):
         for strategy in STRATEGIES:
             found = np.array([_against_expert(make(k), strategy, n_rows, seed + k) for k in range(runs)])
-            lost = found.max(axis=0) if name == "TOPS" else found.mean(axis=0)
+            tracks = name.startswith("TOPS")
+            lost = found.max(axis=0) if tracks else found.mean(axis=0)
             bounds = {c.quantity.split()[1]: c.bound for c in make(0).certificates(n_rows)}
-            for what, value in (("sharpness lost", lost[0]), (QUANTITY[name], lost[1 if name == "TOPS" else 2])):
+            for what, value in (("sharpness lost", lost[0]), (QUANTITY[tracks], lost[1 if tracks else 2])):
                 bound = bounds[what.split()[0]]
                 told = f"{name:<12} {strategy.__name__:<18} {what:<30} {value:>9.4f} {bound:>10.4f}"
                 book.line(told, value <= bound + 1e-12)
 
 
-QUANTITY = {"TOPS": "Brier less expert's refinement", "HOPS": "Brier less expert's"}
+QUANTITY = {True: "Brier less expert's refinement", False: "Brier less expert's"}
 
 
 def _against_expert(game: Forecaster, strategy: Strategy, n_rows: int, seed: int) -> list[float]:
@@ -321,7 +324,11 @@ def _deterministic(
 def failing(book: Book, n_rows: int, seed: int) -> None:
     print(f"\nDeterministic point forecasters, {n_rows:,} rows, width 0.1: some strategy must make them fail")
     print(f"{'forecaster':<24} {'strategy':<18} {'CE':>8}")
-    for name, make in (("OnlinePlatt", OnlinePlatt), ("Tracking(OnlinePlatt)", lambda: Tracking(OnlinePlatt()))):
+    for name, make in (
+        ("OnlinePlatt", OnlinePlatt),
+        ("Tracking(OnlinePlatt)", lambda: Tracking(OnlinePlatt())),
+        ("the same, prior=0", lambda: Tracking(OnlinePlatt(), prior=0)),
+    ):
         worst = 0.0
         for strategy in (oppose, oppose_below, greedy):
             forecasts, outcomes, _ = _deterministic(make(), strategy, n_rows, seed)

@@ -34,7 +34,7 @@ from pathlib import Path
 
 import numpy as np
 from ch6_methods import METHODS, calibeaten_forecasts, errors, plain_forecasts, times
-from ch6_streams import DRIFTS, N_TRAIN, Design, Drift, Floats, designs, rains, streams
+from ch6_streams import DRIFTS, N_TRAIN, Design, Drift, Floats, designs, need_data, rains, streams
 from scipy.special import expit, logit
 
 from calibrant import CalibrantWarning
@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--trees", type=int, help="trees of each forest")
     parser.add_argument("--cache", type=Path, help="folder in which scores of forests are kept")
     options = parser.parse_args()
+    need_data()
     warnings.simplefilter("ignore", CalibrantWarning)
     trees = options.trees or (1000 if options.full else 50)
     runs = options.runs or (100 if options.full else 3)
@@ -296,7 +297,7 @@ def rain() -> None:
     for name, y in rains().items():
         print(f"   {name}: {len(y):,} rows, rate {y.mean():.3f}")
         for shares in ("totals", "means"):
-            p = Foster99(epsilon=0.1, shares=shares).forecast_many(np.full(len(y), 0.5), y)
+            p = Foster99(epsilon=0.1, shares=shares, random_state=0).forecast_many(np.full(len(y), 0.5), y)
             values, counts = np.unique(p[len(p) // 2 :], return_counts=True)
             often = values[counts.argmax()]
             other = np.flatnonzero(p != often)
@@ -310,7 +311,7 @@ def rain() -> None:
 
 
 def _tops(scores: Floats, y: Floats) -> Floats:
-    return Tracking(OnlinePlatt(), epsilon=0.1).forecast_many(scores, y)
+    return Tracking(OnlinePlatt(), epsilon=0.1, prior=0).forecast_many(scores, y)
 
 
 def _told(p: Floats, y: Floats) -> str:

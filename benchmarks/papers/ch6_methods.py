@@ -40,13 +40,13 @@ def calibeaten_forecasts(stream: Stream, whb: Floats, epsilon: float, seed: int)
     """Tracking and hedging of the online methods, and tracking of windowed histogram binning, which starts later."""
     s, y, cal = stream.scores, stream.labels, stream.cal
     made: dict[str, Forecaster] = {
-        "TOPS": Tracking(OnlinePlatt(), epsilon=epsilon),
+        "TOPS": Tracking(OnlinePlatt(), epsilon=epsilon, prior=0),
         "HOPS": Hedging(OnlinePlatt(), epsilon=epsilon, random_state=seed),
-        "TOBS": Tracking(OnlineBeta(), epsilon=epsilon),
+        "TOBS": Tracking(OnlineBeta(), epsilon=epsilon, prior=0),
         "HOBS": Hedging(OnlineBeta(), epsilon=epsilon, random_state=seed),
     }
     found = {name: forecaster.forecast_many(s, y)[cal:] for name, forecaster in made.items()}
-    return {**found, "TWHB": Tracking(AsIs(), epsilon=epsilon).forecast_many(whb, y[cal:])}
+    return {**found, "TWHB": Tracking(AsIs(), epsilon=epsilon, prior=0).forecast_many(whb, y[cal:])}
 
 
 def _refitted(make: Callable[[], Any], stream: Stream) -> Floats:

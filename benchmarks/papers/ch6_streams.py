@@ -190,15 +190,23 @@ def fetal() -> pd.DataFrame:
 
 
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {"bank": bank, "credit": credit, "churn": churn, "fetal": fetal}
+FOLDERS = ("bank_marketing_response", "credit_default", "customer_churn", "fetal_health")
 BANK_ROWS = 12_000
 COUNTRIES = ["Geography_Spain", "Geography_Germany"]
 
 
+def need_data() -> None:
+    """End before any work, and say what to do, if the data are not there."""
+    for name in (*FOLDERS, "rain"):
+        if not (data_folder() / name).is_dir():
+            raise SystemExit(
+                f"no data {name!r} in {data_folder()}: name the folder that has them, as in\n"
+                "    CALIBRANT_DATA=folder python benchmarks/papers/ch6.py"
+            )
+
+
 def _read(name: str) -> pd.DataFrame:
-    file = data_folder() / name / f"{name}.parquet"
-    if not file.exists():
-        raise SystemExit(f"no data in {data_folder()}: set CALIBRANT_DATA to the folder that has them")
-    return pd.read_parquet(file)
+    return pd.read_parquet(data_folder() / name / f"{name}.parquet")
 
 
 def _ordered(name: str, rng: np.random.Generator, drifting: bool) -> Rows:

@@ -49,11 +49,22 @@ def data(*names: str) -> dict[str, NDArray[Any]]:
     """Columns of a table of the data folder."""
     import pyarrow.parquet as parquet
 
-    folder = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
-    if not folder.is_dir():
-        raise SystemExit(f"no data in {folder}: set CALIBRANT_DATA to the folder that has them")
-    table = parquet.read_table(folder.joinpath(*names).with_suffix(".parquet"))
+    table = parquet.read_table(_folder().joinpath(*names).with_suffix(".parquet"))
     return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def need_data() -> None:
+    """End before any work, and say what to do, if the data are not there."""
+    for name in ("covid", "weather"):
+        if not (_folder() / name).is_dir():
+            raise SystemExit(
+                f"no data {name!r} in {_folder()}: name the folder that has them, as in\n"
+                "    CALIBRANT_DATA=folder python benchmarks/papers/ch7.py"
+            )
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 
 
 # ---------------------------------------------------------------------------------------------------------- the example

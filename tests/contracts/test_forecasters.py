@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from calibrant import InputError, online
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.online import base
-from calibrant.online.base import KINDS, Forecaster, KernelForecaster, resume
+from calibrant.online import kernel_forecaster
+from calibrant.online.base import KINDS, Forecaster, resume
+from calibrant.online.kernel_forecaster import KernelForecaster
 
 # Every forecaster of one score, by how a user would build it.
 CASES: dict[str, Callable[[], Forecaster]] = {
@@ -36,9 +37,9 @@ CASES: dict[str, Callable[[], Forecaster]] = {
     "Tracking on windows": lambda: online.Tracking(online.Refitted("bins", every=50)),
     "Hedging": lambda: online.Hedging(online.OnlinePlatt(), random_state=3),
     "Hedging by means": lambda: online.Hedging(online.OnlinePlatt(), shares="means", random_state=3),
-    "Hedging two choices": lambda: online.Hedging(online.OnlinePlatt(), rule="two-choices"),
-    "Hedging on windows": lambda: online.Hedging(online.Refitted("bins", every=50)),
-    "Foster99": online.Foster99,
+    "Hedging two choices": lambda: online.Hedging(online.OnlinePlatt(), rule="two-choices", random_state=0),
+    "Hedging on windows": lambda: online.Hedging(online.Refitted("bins", every=50), random_state=0),
+    "Foster99": lambda: online.Foster99(random_state=0),
     "TwoChoices": online.TwoChoices,
     "MultiExpert": lambda: online.MultiExpert(online.OnlinePlatt(), online.OnlineBeta(), online.Refitted(every=50)),
     "Tracking on several": lambda: online.Tracking(online.MultiExpert(online.OnlinePlatt(), online.OnlineBeta())),
@@ -128,7 +129,7 @@ def test_many_rows_equal_a_loop_bit_for_bit(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in NAMES if isinstance(CASES[n](), KernelForecaster)])
 def test_compiled_streams_equal_a_loop_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
-    monkeypatch.setattr(base, "ENOUGH_ROWS", 1)
+    monkeypatch.setattr(kernel_forecaster, "ENOUGH_ROWS", 1)
     scores, labels = stream(3000, seed=1)
     by_loop, compiled = CASES[name](), CASES[name]()
     told = loop(by_loop, scores.tolist(), labels.tolist(), None)
@@ -203,9 +204,12 @@ def test_no_rows_are_learned_as_nothing(name: str) -> None:
     assert forecaster.predict_many([], features).shape == (0,)
 
 
+MISTAKES = [float("nan"), -0.1, 1.1, float("inf"), None, "0.3", [0.3], np.array([0.3]), 3 + 0j, 10**400]
+
+
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("score", [float("nan"), -0.1, 1.1, float("inf")])
-def test_a_score_that_is_no_probability_is_refused_and_nothing_learned(name: str, score: float) -> None:
+@pytest.mark.parametrize("score", MISTAKES, ids=lambda s: str(s)[:8])
+def test_a_score_that_is_no_probability_is_refused_and_nothing_learned(name: str, score: Any) -> None:
     forecaster = CASES[name]()
     features = features_of(forecaster, 1)
     before = forecaster.to_json()
@@ -223,11 +227,14 @@ def test_a_label_that_is_no_outcome_is_refused_and_nothing_learned(name: str) ->
     forecaster = CASES[name]()
     features = features_of(forecaster, 1)
     before = forecaster.to_json()
-    for label in (float("nan"), 2, -1):
+    for label in (float("nan"), 2, -1, None, "1", "yes", [1], 10**400):
         with pytest.raises(InputError, match="label"):
             forecaster.learn_one(0.5, label, row(features, 0))
     with pytest.raises(InputError, match="labels has 1 rows but scores has 2"):
         forecaster.learn_many([0.5, 0.6], [1], features_of(forecaster, 2))
+    for labels in ([-1, 1], ["yes", "no"], [1, None], [0, 2]):
+        with pytest.raises(InputError, match="labels must be"):
+            forecaster.learn_many([0.5, 0.6], labels, features_of(forecaster, 2))
     assert forecaster.to_json() == before
 
 
@@ -259,7 +266,15 @@ def test_a_certificate_is_a_promise_or_a_refusal_in_one_sentence(name: str) -> N
 def test_states_of_others_and_broken_states_are_refused(name: str) -> None:
     forecaster = CASES[name]()
     state = forecaster.state
-    for broken in ({**state, "numbers": [*state["numbers"], 1.0]}, {**state, "experts": None}, {}):
+    broken_states = (
+        {**state, "numbers": [*state["numbers"], 1.0]},
+        {**state, "numbers": [10**400, *state["numbers"][1:]]},
+        {**state, "experts": None},
+        {**state, "version": 2},
+        {},
+        [],
+    )
+    for broken in broken_states:
         with pytest.raises(InputError, match="state"):
             CASES[name]().restore(broken)
     with pytest.raises(InputError, match="state"):
@@ -279,6 +294,53 @@ def test_a_wrapper_owns_its_experts(name: str) -> None:
     assert built.n_rows == 50
 
 
-def test_an_expert_must_be_a_forecaster() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_state_whose_numbers_were_changed_never_gives_nonsense(name: str) -> None:
+    one = CASES[name]()
+    scores, labels = stream(150)
+    features = features_of(one, 150)
+    one.learn_many(scores, labels, features)
+    state = one.state
+    rng = np.random.default_rng(0)
+    for place in rng.permutation(len(state["numbers"]))[:12].tolist():
+        for value in (-1.0, 0.0, 0.5, 1e300, -1e300):
+            changed = copy.deepcopy(state)
+            changed["numbers"][place] = value
+            two = CASES[name]()
+            try:
+                two.restore(changed)
+            except InputError:
+                assert two.to_json() == CASES[name]().to_json()
+                continue
+            said = loop(two, scores[:20].tolist(), labels[:20].tolist(), features)
+            assert all(0.0 <= p <= 1.0 for p in said), (place, value)
+
+
+def test_a_refused_state_changes_nothing_on_any_level() -> None:
+    outer = online.Tracking(online.OnlinePlatt()).learn_many(*stream(50))
+    before = outer.to_json()
+    other = online.Tracking(online.OnlinePlatt()).learn_many(*stream(10)).state
+    other["numbers"][2] = -1.0
+    with pytest.raises(InputError, match="state"):
+        outer.restore(other)
+    assert outer.to_json() == before
+
+
+def test_an_expert_must_be_a_forecaster_of_one_score() -> None:
     with pytest.raises(InputError, match="expert must be a forecaster"):
         online.Tracking(0.5)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="takes rows of classes"):
+        online.Tracking(online.OnlineTemperature(3))
+    with pytest.raises(InputError, match="Tracking hands no features on"):
+        online.Tracking(online.CalibratedRegression(2))
+
+
+def test_two_forecasters_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match=r"calibrant.online.newton has a forecaster named OnlinePlatt"):
+        type("OnlinePlatt", (Forecaster,), {"__module__": "elsewhere"})
+
+
+def test_a_bound_is_never_printed_below_itself() -> None:
+    for bound in (705.5154, 0.693147180559945, 0.72222222, 0.099996, 1.0, 12345.6, 0.0):
+        told = str(OnlineCertificate("it", bound, 1, False, (), "here"))
+        assert float(told.split("at most ")[1].split(",")[0]) >= bound

@@ -57,7 +57,7 @@ def test_mean_errors_of_draws_are_within_their_bounds(name: str, hedger: str, fu
 
 
 def test_an_adversary_who_sees_the_draw_wins() -> None:
-    for game in (Foster99(), Hedging(OnlinePlatt())):
+    for game in (Foster99(random_state=0), Hedging(OnlinePlatt(), random_state=0)):
         forecasts, outcomes = [], []
         for score in np.random.default_rng(0).random(3_000):
             p = game.predict_one(score)
@@ -68,7 +68,11 @@ def test_an_adversary_who_sees_the_draw_wins() -> None:
         assert float(error_over_time(forecasts, outcomes)) > 0.4 > game.certificate().bound
 
 
-@pytest.mark.parametrize("make", [OnlinePlatt, lambda: Tracking(OnlinePlatt())], ids=["OPS", "TOPS"])
+@pytest.mark.parametrize(
+    "make",
+    [OnlinePlatt, lambda: Tracking(OnlinePlatt()), lambda: Tracking(OnlinePlatt(), prior=0)],
+    ids=["OPS", "tracking", "TOPS"],
+)
 def test_a_deterministic_point_forecaster_fails(make: object) -> None:
     forecasts, outcomes, _ = adversaries._deterministic(make(), adversaries.oppose_below, 2_000, 0)  # type: ignore[operator]
     assert float(error_over_time(forecasts, outcomes)) > 0.4

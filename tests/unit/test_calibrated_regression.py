@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant.arrays import InputError
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import IN_ORDER
 from calibrant.online import CalibratedRegression, resume
-from calibrant.online.test_functions import active_functions, clip, fixed_point, hats, line_fixed_point, polynomials
+from calibrant.online.test_functions import (
+    active_functions,
+    clip,
+    fixed_point,
+    hats,
+    kinked_fixed_point,
+    line_fixed_point,
+    polynomials,
+)
 
 SETTINGS = {
     "groups": {},
@@ -86,6 +96,16 @@ def test_the_search_finds_a_fixed_point_of_any_continuous_function(coefficients,
 
     p = fixed_point(value)
     # The slope is at most 1e3 * (1 + 2 * (4 + ... + 49 + 64)), so that a last place of p may cost 1e-9.
+    assert 0.0 <= p <= 1.0
+    assert abs(clip(value(p)) - p) <= 1e-9
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=9), st.sampled_from([1, 2, 3, 5, 8]))
+def test_between_hats_the_fixed_point_has_a_closed_form(coefficients, size):
+    def value(p):
+        return coefficients[0] + sum(c * f for c, f in zip(coefficients[1:], hats(p, size), strict=False))
+
+    p = kinked_fixed_point(value, 1 << (size - 1).bit_length())
     assert 0.0 <= p <= 1.0
     assert abs(clip(value(p)) - p) <= 1e-9
 
@@ -229,12 +249,28 @@ def test_memory_does_not_grow():
 def test_a_changed_state_is_refused():
     regression = CalibratedRegression(1).learn_one(0.5, 1, [1])
     state = regression.state
-    for place, value in ((0, -1.0), (0, 0.5), (1, -1.0), (2 + 4, 0.5), (3, float("nan"))):
+    n = 4  # the feature, the constant, the score and the forecast; then errors, pivots and factors
+    places = [(0, -1.0), (0, 0.5), (0, 0), (1, -1.0), (1, 3.0), (2, 1.5), (2 + n, 0.5), (2 + n, 9.0), (3, float("nan"))]
+    for place, value in [*places, (2 + 2 * n, 1e300), (2 + 2 * n, 2.0), (-1, -1e200)]:
         changed = copy.deepcopy(state)
         changed["numbers"][place] = value
-        with pytest.raises(InputError, match="numbers"):
+        with pytest.raises(InputError, match="the state"):
             resume(changed)
+        with pytest.raises(InputError, match="the state"):
+            regression.restore(changed)
     assert regression.state == state
+
+
+@pytest.mark.parametrize("name", [n for n in SETTINGS if n != "own"])
+def test_states_of_hard_streams_are_not_taken_for_changed_ones(name):
+    rng = np.random.default_rng(5)
+    hard = np.array([[1, 1, 1], [-1, 1, 0], [1e-300, 1, -1], [0, 0, 0]])[rng.integers(0, 4, 400)]
+    regression = CalibratedRegression(3, **SETTINGS[name])
+    for t, x in enumerate(hard):
+        s = (0.0, 1.0, 0.5)[t % 3]
+        regression.learn_one(s, float(regression.predict_one(s, x) <= 0.5), x)
+        if t % 20 < 2:
+            assert resume(regression.to_json()).state == regression.state
 
 
 # ------------------------------------------------------------------------------------------------------------ edges
@@ -271,7 +307,7 @@ def test_outcomes_may_lie_between_zero_and_one():
     regression = CalibratedRegression()
     regression.learn_many([0.5] * 200, [0.3] * 200)
     assert regression.predict_one(0.5) == pytest.approx(0.3, abs=0.02)
-    with pytest.raises(InputError, match="label must be in"):
+    with pytest.raises(InputError, match=r"label must be a number in \[0, 1\]"):
         regression.learn_one(0.5, 1.1)
 
 
@@ -287,6 +323,35 @@ def test_features_that_are_not_as_told_are_refused_and_nothing_is_learned(bad):
     with pytest.raises(InputError, match="features"):
         regression.learn_many([0.5, 0.5], [0, 1], rows)
     assert regression._numbers() == CalibratedRegression(2)._numbers()
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda r: r.predict_many([0.5] * 5, np.zeros((4, 3))), "features has 4 rows but scores has 5"),
+        (lambda r: r.predict_one(0.5, ["1", "0", "1"]), "a list in the order of the groups"),
+        (lambda r: r.predict_one(0.5, {"a": 1, "b": 0, "c": 0}), "a list in the order of the groups"),
+        (lambda r: r.predict_one(0.5, [1, None, 0]), "missing"),
+        (lambda r: r.predict_one(0.5, [1, 0]), r"3 numbers for each row, as n_features says; got \(2,\)"),
+        (lambda r: r.predict_one(0.5), "none were given"),
+    ],
+)
+def test_features_that_are_wrong_are_told_by_their_kind(ask, words):
+    with pytest.raises(InputError, match=words):
+        ask(CalibratedRegression(3))
+
+
+def test_missing_features_of_pandas_are_called_missing():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(InputError, match="missing"):
+        CalibratedRegression(2).predict_one(0.5, [1, pd.NA])
+    with pytest.raises(InputError, match="missing"):
+        CalibratedRegression(2).predict_many([0.5], pd.DataFrame({"a": pd.array([1], "Int64"), "b": [pd.NA]}))
+
+
+def test_it_says_whether_it_needs_features():
+    assert CalibratedRegression(2).takes_features
+    assert not CalibratedRegression().takes_features
 
 
 @pytest.mark.parametrize(
@@ -347,16 +412,57 @@ def test_the_certificate_says_what_is_promised():
     # 20 features, the constant, the score and the forecast: n = 23, c = 2.
     promise = CalibratedRegression(20).certificate(10_000)
     assert promise.bound == pytest.approx(np.sqrt(10_001 * (2 + 23 * np.log(10_001))))
-    assert CalibratedRegression(20).certificate(10_000, 200).bound == 200  # nothing is promised of so few
+    assert "seen on all rows and weighted by each of the 20 features is at most" in str(promise)
     small = CalibratedRegression(3, include_score=False).certificate(10_000, 900)
     assert small.bound == pytest.approx(np.sqrt(901 * (1 + 5 * np.log(10_001))))
-    assert str(small).startswith(
-        "After 10,000 rows the difference between events forecast and events seen in any group of"
-    )
-    assert "continuous" in str(CalibratedRegression(3, **SETTINGS["own"]).certificate(10))
-    assert CalibratedRegression(3).certificate().bound == 0.0
-    with pytest.raises(InputError, match="group_rows"):
-        CalibratedRegression(3).certificate(10, 11)
+    assert "in each of the 3 groups that are features, where it has at most 900 rows, is at most" in str(small)
+    assert IN_ORDER in small.assumptions
+    assert "continuous" in str(CalibratedRegression(3, **SETTINGS["own"]).certificate(10_000))
+    for bad in (11, 2.5, -1, "x", [1]):
+        with pytest.raises(InputError, match="group_rows"):
+            CalibratedRegression(3).certificate(10, bad)
+
+
+def test_a_bound_that_says_nothing_is_no_certificate():
+    for regression, asked in (
+        (CalibratedRegression(20), (10_000, 200)),
+        (CalibratedRegression(3), (1_000, 10)),
+        (CalibratedRegression(3), (1_000, 0)),
+        (CalibratedRegression(3), (0,)),
+        (CalibratedRegression(3), ()),
+        (CalibratedRegression(1, test_functions="hats", size=4), (3_000, 1)),
+    ):
+        assert isinstance(regression.certificate(*asked), Refusal)
+
+
+def test_groups_that_are_no_features_have_no_certificate():
+    # Outcomes 0 and 1 in turn against forecasts near 1/2: the rows of the ones are off by half of their number.
+    y = np.arange(2_000) % 2
+    regression = CalibratedRegression()
+    p = regression.forecast_many(np.full(2_000, 0.5), y)
+    assert abs((p - y)[y == 1].sum()) > 400
+    with pytest.raises(InputError, match="group_rows must be left out"):
+        regression.certificate(2_000, 1_000)
+    promise = regression.certificate()
+    assert "seen on all rows is at most" in str(promise)
+    assert "group" not in str(promise)
+    assert abs((p - y).sum()) <= promise.bound
+
+
+def test_a_promise_on_a_group_names_test_functions_only_inside_it():
+    # The hats live on all rows, so that a small group must not shrink what is promised of them.
+    plain = CalibratedRegression(1, test_functions="hats", size=4)
+    assert "test function" not in str(plain.certificate(3_000, 2_000))
+    inside = CalibratedRegression(1, test_functions="hats", size=4, each_feature=True)
+    assert "also weighted by each of the 4 test functions" in str(inside.certificate(30_000, 20_000))
+    everywhere = plain.certificate(3_000)
+    # The feature, three hats, the constant, the score and the forecast; 1 more for the forecast, a test function too.
+    assert everywhere.bound == pytest.approx(1 + np.sqrt(3_001 * (2 + 7 * np.log(3_001))))
+    assert "weighted by each of the 4 test functions" in str(everywhere)
+    for t in range(300):
+        plain.learn_one(0.5, plain.predict_one(0.5, [t == 0]) < 0.5, [t == 0])
+    assert isinstance(plain.certificate(300, 1), Refusal)
+    assert np.abs(plain.errors).max() <= plain.certificate().bound
 
 
 def test_a_growing_family_pays_only_for_functions_in_use():

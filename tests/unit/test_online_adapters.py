@@ -7,10 +7,12 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
 from calibrant import InputError
-from calibrant.online import OnlineClassifier, OnlinePlatt, Tracking
+from calibrant.online import CalibratedRegression, OnlineClassifier, OnlinePlatt, OnlineTemperature, Tracking
 
 
 def rows(n: int = 1200) -> tuple[np.ndarray, np.ndarray]:
@@ -48,6 +50,29 @@ def test_a_prefit_model_stays_as_it_is() -> None:
     assert (again.predict_proba(X) == model.predict_proba(X)).all()
 
 
+def test_a_prefit_model_answers_before_the_first_outcome() -> None:
+    X, y = rows()
+    fitted = LogisticRegression().fit(X[:300], y[:300])
+    model = OnlineClassifier(fitted, prefit=True)
+    np.testing.assert_allclose(model.predict_proba(X), fitted.predict_proba(X), atol=1e-12)
+    assert (model.predict(X) == fitted.predict(X)).all()
+    assert not hasattr(model, "forecaster_")
+    with pytest.raises(NotFittedError):
+        OnlineClassifier(SGDClassifier()).predict_proba(X)
+    with pytest.raises(NotFittedError):
+        OnlineClassifier(LogisticRegression(), prefit=True).predict_proba(X)
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), SGDClassifier(loss="log_loss", random_state=0)])
+def test_a_frozen_model_is_prefit_and_survives_a_clone(model) -> None:  # type: ignore[no-untyped-def]
+    X, y = rows()
+    frozen = FrozenEstimator(model.fit(X[:300], y[:300]))
+    before = model.coef_.copy()
+    calibrated = clone(OnlineClassifier(frozen)).fit(X[300:], y[300:])
+    assert calibrated.forecaster_.n_rows == 900
+    assert (model.coef_ == before).all()
+
+
 def test_margins_enter_as_their_expit() -> None:
     X, y = rows()
     model = OnlineClassifier(SGDClassifier(loss="hinge", random_state=0))
@@ -63,6 +88,14 @@ def test_mistakes_are_told() -> None:
         OnlineClassifier(LogisticRegression()).partial_fit(X, y)
     with pytest.raises(ValueError, match="there is 1 class"):
         OnlineClassifier(SGDClassifier()).partial_fit(X, np.repeat("no", 1200))
+    for given, told in (
+        (OnlinePlatt, r"OnlinePlatt is a class: pass OnlinePlatt\(\)"),
+        ("OPS", "must be one of calibrant.online, not 'OPS'"),
+        (OnlineTemperature(2), "OnlineTemperature needs rows of classes"),
+        (CalibratedRegression(2), "CalibratedRegression needs features"),
+    ):
+        with pytest.raises(InputError, match=told):
+            OnlineClassifier(SGDClassifier(), given).partial_fit(X, y)
     model = OnlineClassifier(SGDClassifier(loss="log_loss")).partial_fit(X, y)
     with pytest.raises(InputError, match=r"not among the classes.*perhaps"):
         model.partial_fit(X, np.where(y == "yes", "perhaps", "no"))
@@ -90,6 +123,21 @@ def test_river_streams_are_scored_before_the_model_learns_them() -> None:
         plain.learn_one(row, label)
         model.learn_one(row, label)
     assert model.forecaster.state == by_hand.state
+
+
+def test_river_mistakes_are_told() -> None:
+    linear_model = pytest.importorskip("river.linear_model")
+    from calibrant.online import RiverClassifier
+
+    with pytest.raises(InputError, match="SGDClassifier; one of scikit-learn goes into OnlineClassifier"):
+        RiverClassifier(SGDClassifier())
+    with pytest.raises(InputError, match="OnlinePlatt is a class"):
+        RiverClassifier(linear_model.LogisticRegression(), OnlinePlatt)
+    model = RiverClassifier(linear_model.LogisticRegression())
+    for label in ("yes", "no", None, 2, [1]):
+        with pytest.raises(InputError, match="label must be 0 or 1"):
+            model.learn_one({"x": 1.0}, label)
+    assert model.forecaster.n_rows == 0
 
 
 def test_river_accepts_it_as_one_of_its_own() -> None:

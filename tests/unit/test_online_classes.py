@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calibrant import InputError, TemperatureScaling
 from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
-from calibrant.online import OnlineClasses, OnlinePlatt, OnlineTemperature, resume
+from calibrant.online import AsIs, CalibratedRegression, Hedging, OnlineClasses, OnlinePlatt, OnlineTemperature, resume
 from calibrant.online.tracking import Tracking
 
 NAMES = ("cat", "dog", "bird")
@@ -118,6 +118,17 @@ def test_the_map_of_the_moment_says_what_the_forecaster_says(make):
         ([0.5, float("nan"), 0.5], "cat", "missing"),
         ([0.2, 0.3, 0.5], "fish", "'fish', which no column is for"),
         ([0.2, 0.3, 0.5], None, "None"),
+        (0.3, "cat", "a probability for each of 3 classes, not 0.3"),
+        (None, "cat", "a probability for each of 3 classes, not None"),
+        ("abc", "cat", "a probability for each of 3 classes, not 'abc'"),
+        (["0.2", "0.3", "0.5"], "cat", "a probability for each of 3 classes"),
+        ([[0.2], [0.3], [0.5]], "cat", "a probability for each of 3 classes"),
+        (np.array([[0.2], [0.3], [0.5]]), "cat", "a probability for each of 3 classes"),
+        ([0.2, None, 0.8], "cat", "missing"),
+        ([0.2, 0.3, 0.5], [1], "label"),
+        ([0.2, 0.3, 0.5], 2.5, "label"),
+        ({"cat": 0.2, "dog": 0.8}, "cat", "names 'cat', 'dog', but the classes are"),
+        ({"cat": 0.2, "dog": 0.3, "eel": 0.5}, "cat", "names 'cat', 'dog', 'eel', but the classes are"),
         ([0.2, 0.3, 0.5], 0, "no column is for"),
     ],
 )
@@ -197,6 +208,85 @@ def test_a_frame_is_read_by_the_names_of_its_columns():
     assert mine.state == theirs.state
 
 
+def test_a_row_with_names_is_read_by_them(make):
+    pd = pytest.importorskip("pandas")
+    p, y = rows(30)
+    frame = pd.DataFrame(p, columns=list(NAMES))[["bird", "cat", "dog"]]
+    want, by_series, by_mapping = make(), make(), make()
+    for i, label in enumerate(named(y)):
+        by_series.learn_one(frame.iloc[i], label)
+        by_mapping.learn_one(frame.iloc[i].to_dict(), label)
+        want.learn_one(p[i], label)
+        assert np.array_equal(by_series.predict_one(frame.iloc[0]), want.predict_one(p[0]))
+    assert by_series.state == by_mapping.state == want.state
+    assert np.array_equal(want.predict_one(pd.Series(p[0])), want.predict_one(p[0]))  # numbered, so in their order
+    with pytest.raises(InputError, match="names"):
+        want.predict_one(pd.Series(p[0], index=["cat", "dog", "eel"]))
+    with pytest.raises(InputError, match="a probability for each of 3 classes, not <class"):
+        want.predict_one(frame)
+    with pytest.raises(InputError, match="names"):
+        want.predict_one(pd.Series([0.2, 0.3, 0.5], index=["cat", "cat", "dog"]))
+
+
+def test_the_named_class_is_the_label_as_it_was_given():
+    pets = OnlineClasses(OnlinePlatt(), 3)
+    assert pets.named([0.1, 0.2, 0.7]) == 2
+    assert type(pets.named([0.1, 0.2, 0.7])) is int
+    assert resume(pets.to_json()).named([0.1, 0.2, 0.7]) == 2
+    assert OnlineClasses(OnlinePlatt(), np.array([5, 7])).named([0.1, 0.9]) == 7
+    assert resume(OnlineClasses(OnlinePlatt(), [0.0, 1.0]).to_json()).named([0.1, 0.9]) == 1.0
+    assert resume(OnlineClasses(OnlinePlatt(), [False, True]).to_json()).named([0.1, 0.9]) is True
+    assert OnlineClasses(OnlinePlatt(), ["5", "7"]).named([0.1, 0.9]) == "7"
+    assert resume(OnlineTemperature(np.array([5, 7])).to_json()).classes == ("5", "7")
+
+
+def played(pets, n, width):
+    """Calibration error of class b, whose outcomes are picked by what class a was just told, and its bound."""
+    first, second = pets.experts
+    said, seen = [], []
+    for _ in range(n):
+        law = first.predict_distribution(0.6)
+        told = pets.predict_one([0.6, 0.4])
+        pets.learn_one([0.6, 0.4], "a" if sum(p * w for p, w in law) < 0.5 else "b")
+        # If b draws as a did, the draw lies in this part of [0, 1].
+        low, high = (0.0, 1.0) if len(law) == 1 else (0.0, law[0][1]) if told == law[0][0] else (law[0][1], 1.0)
+        law = second.predict_distribution(0.6)
+        share = max(0.0, min(high, law[0][1]) - low) / (high - low)
+        event = share * law[0][0] + (1.0 - share) * law[-1][0] < 0.5
+        said.append(pets.predict_one([0.4, 0.6]))
+        seen.append(event)
+        pets.learn_one([0.4, 0.6], "b" if event else "a")
+    gaps = np.bincount(np.minimum(np.array(said) / width, 1 / width - 1).astype(int), np.array(said) - seen)
+    return np.abs(gaps).sum() / n
+
+
+def test_what_one_class_was_told_gives_nothing_away_about_another():
+    # With one sequence of draws for both, class b is at 0.48 after 500 rows, above the bound; with one each, at 0.08.
+    errors = []
+    for seed in range(4):
+        pets = OnlineClasses(Hedging(AsIs(), epsilon=0.1, random_state=seed), ["a", "b"])
+        errors.append(played(pets, 500, 0.1))
+    assert np.mean(errors) < 0.25
+    p, y = rows(40, k=2)
+    again = resume(pets.to_json())
+    assert (
+        again.forecast_many(p, np.array(["a", "b"])[y]).tolist()
+        == pets.forecast_many(p, np.array(["a", "b"])[y]).tolist()
+    )
+
+
+def test_features_reach_the_copies():
+    p, y = rows(30)
+    sides = np.random.default_rng(0).choice([0.0, 1.0], (30, 2))
+    pets = OnlineClasses(CalibratedRegression(2), NAMES, "class-wise")
+    assert pets.takes_features
+    found = pets.forecast_many(p, named(y), sides)
+    assert np.array_equal(found[:, 1], CalibratedRegression(2).forecast_many(p[:, 1], (y == 1) * 1.0, sides))
+    assert not OnlineClasses(OnlinePlatt(), NAMES).takes_features
+    with pytest.raises(InputError, match="features must be numbers"):
+        pets.predict_many(p[:2], [["a", "b"], ["c", "d"]])
+
+
 def test_two_classes_class_wise_mirror_each_other():
     p, y = rows(300, k=2)
     p[:, 1] = 1.0 - p[:, 0]
@@ -236,6 +326,9 @@ def test_top_label_forecasts_of_an_overconfident_model_become_calibrated():
         (lambda: OnlineClasses(OnlinePlatt(), 3, "canonical"), "notion must be one of"),
         (lambda: OnlineClasses(OnlinePlatt(), 3, "top-k-label"), "notion must be one of"),
         (lambda: OnlineClasses("platt", 3), "must be a forecaster"),
+        (lambda: OnlineClasses(OnlineTemperature(3), 3), "takes rows of classes"),
+        (lambda: Tracking(OnlineTemperature(3)), "takes rows of classes"),
+        (lambda: OnlineTemperature(3, gamma="x"), "gamma must be a number"),
         (lambda: OnlineTemperature(3, radius=0.5), "radius at least 1"),
         (lambda: OnlineTemperature(3).learn_one([0.2, 0.3, 0.5], 0, [1.0]), "features must be left out"),
         (
@@ -256,7 +349,31 @@ def test_a_state_with_a_copy_too_few_is_refused():
         resume(state)
 
 
+@pytest.mark.parametrize("count", [-1, 2.5])
+def test_a_state_with_an_edited_number_of_rows_is_refused(make, count):
+    forecaster = make().learn_many(*(lambda p, y: (p, named(y)))(*rows(20)))
+    state = forecaster.state
+    state["numbers"][0] = count
+    with pytest.raises(InputError, match="rows"):
+        resume(state)
+
+
 # ------------------------------------------------------------------------------------------------- temperature
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(1, -50.0), (1, 0.009), (1, 101.0), (2, -1.0), (2, 99.0), (2, 1e300), (0, 0)]
+)
+def test_a_temperature_that_no_stream_leads_to_is_refused(place, value):
+    p, y = rows(20)
+    model = OnlineTemperature(NAMES).learn_many(p, named(y))
+    before, state = model.state, model.state
+    state["numbers"][place] = value
+    with pytest.raises(InputError, match="the state's slope"):
+        resume(state)
+    with pytest.raises(InputError, match="the state's slope"):
+        model.restore(state)
+    assert model.state == before
 
 
 def test_one_newton_step_of_the_slope_by_hand():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -16,14 +18,27 @@ from scipy.optimize import minimize
 from calibrant.arrays import InputError
 from calibrant.calibrators.scaling import Scaling, fit_platt
 from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, StepMap
 from calibrant.numerics import Floats
-from calibrant.online import Aioli, Forecaster, OnlineBeta, OnlinePlatt, Refitted, Restarting, base, resume
+from calibrant.online import (
+    Aioli,
+    AsIs,
+    CalibratedRegression,
+    Forecaster,
+    Hedging,
+    OnlineBeta,
+    OnlinePlatt,
+    Refitted,
+    Restarting,
+    kernel_forecaster,
+    resume,
+)
 from calibrant.online.pools import Gridded
+from calibrant.online.restarts import _mean
 from calibrant.tallies import Tally
 
-CLAMP = 2.0**-32
+CLAMP, USUAL = 2.0**-32, 1e-5
 E = math.e / (1.0 + math.e)
 """The score whose log-odds are 1."""
 
@@ -59,7 +74,7 @@ def log_loss(p: Floats, y: Floats) -> float:
 def test_one_step_of_platt_by_hand() -> None:
     # s = 1/2: features (0, 1), p = 1/2, gradient (0, -1/2), A = diag(100, 100.25), b = 0.5 / (0.1 * 100.25)
     ops = OnlinePlatt().learn_one(0.5, 1)
-    assert ops.freeze() == LogitAffineMap(1.0, 0.5 / 10.025)
+    assert ops.freeze() == LogitAffineMap(1.0, 0.5 / 10.025, clamp=USUAL)
     # s = E: features (1, 1), p = E, gradient g (1, 1) with g = E; A^-1 (1, 1) = (1, 1) / (100 + 2 g^2)
     ops = OnlinePlatt().learn_one(E, 0)
     move = 10.0 * E / (100.0 + 2.0 * E * E)
@@ -84,7 +99,7 @@ def textbook(features: Callable[[float], Floats], start: list[float], rho: float
 
     def run(scores: Floats, labels: Floats, gamma: float = 0.1) -> tuple[Floats, Floats]:
         theta, matrix = np.array(start), rho * np.eye(len(start))
-        for x, y in zip(np.clip(scores, CLAMP, 1 - CLAMP), labels, strict=True):
+        for x, y in zip(np.clip(scores, USUAL, 1 - USUAL), labels, strict=True):
             f = features(x)
             g = (expit(theta @ f) - y) * f
             matrix += np.outer(g, g)
@@ -137,7 +152,7 @@ def test_the_projection_meets_the_conditions_of_an_optimum() -> None:
         for x, y in zip(scores, 1.0 - labels, strict=True):
             before = bound._held[1 : 1 + size]
             free._held[:] = [*bound._held[: 1 + size], *bound._held[1 + size :]]
-            free._held[-1 if cls is OnlineBeta else -2] = 1e6
+            free._held[-2] = 1e6
             free.learn_one(x, y)
             bound.learn_one(x, y)
             q, p = np.array(free._held[1 : 1 + size]), np.array(bound._held[1 : 1 + size])
@@ -167,11 +182,11 @@ def test_compiled_and_plain_steps_give_the_same_bits(
     labels[2_500:] = 1.0 - labels[2_500:]
     told = []
     for enough in (1, 10**9):
-        monkeypatch.setattr(base, "ENOUGH_ROWS", enough)
-        monkeypatch.setattr(base, "ENOUGH_COMPILED", enough)
+        monkeypatch.setattr(kernel_forecaster, "ENOUGH_ROWS", enough)
+        monkeypatch.setattr(kernel_forecaster, "ENOUGH_COMPILED", enough)
         made = forecaster()
         told.append((made.forecast_many(scores, labels).tobytes(), made.state))
-        assert (made._recipe, 0) in base.COMPILED
+        assert (made._recipe, 0) in kernel_forecaster.COMPILED
     assert told[0] == told[1]
 
 
@@ -189,13 +204,16 @@ def test_long_extreme_streams_stay_in_the_ball_finite_and_definite(name: str, fu
     # in a small ball, so that most steps are projected; tests/unit/test_online_safety.py has the large one
     scores, labels = EXTREMES[name](100_000 if full_size else 20_000)
     for forecaster, size, definite in (
-        (OnlinePlatt(radius=1.5), 2, slice(3, 6, 2)),
+        (OnlinePlatt(radius=1.5, clamp=CLAMP), 2, slice(3, 6, 2)),
+        (OnlinePlatt(radius=1.5, rho=1e-9, gamma=1e-30), 2, slice(3, 6, 2)),
         (OnlinePlatt(radius=1.5, certified=True), 2, slice(3, 6, 2)),
-        (OnlineBeta(radius=1.5), 3, slice(4, 7)),
+        (OnlineBeta(radius=1.5, clamp=CLAMP), 3, slice(4, 7)),
+        (OnlineBeta(radius=1.5, rho=1e-9, gamma=1e-30), 3, slice(4, 7)),
     ):
         forecasts = forecaster.forecast_many(scores, labels)
         held = np.array(forecaster._held)
         assert np.isfinite(held).all()
+        forecaster._check(held.tolist())  # its state would be taken again
         assert (held[definite] >= forecaster.rho).all()
         assert np.linalg.norm(held[1 : 1 + size]) <= forecaster.radius * (1.0 + 1e-12)
         assert ((forecasts > 0.0) & (forecasts < 1.0)).all()
@@ -215,10 +233,34 @@ def test_the_frozen_map_says_what_the_forecaster_says(forecaster: Forecaster) ->
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: OnlinePlatt(gamma=0.0), "above 0"),
+        (lambda: OnlinePlatt(gamma=0.0), "gamma must be at least"),
         (lambda: OnlinePlatt(radius=0.9), "at least 1"),
         (lambda: OnlineBeta(radius=1.4), "at least 1.414"),
-        (lambda: OnlinePlatt(gamma=math.nan), "above 0"),
+        (lambda: OnlinePlatt(gamma=math.nan), "gamma must be at least"),
+        (lambda: OnlinePlatt(gamma="x"), "gamma must be at least"),  # type: ignore[arg-type]
+        (lambda: OnlinePlatt(rho=True), "rho must be at least"),
+        (lambda: OnlinePlatt(rho=10**400), "rho must be at least"),
+        (lambda: OnlinePlatt(radius="2"), "radius must be at least 1"),  # type: ignore[arg-type]
+        (lambda: OnlinePlatt(radius=-1.0, certified=True), "radius must be at least 1"),
+        (lambda: OnlinePlatt(radius=math.inf), "at most 1e"),
+        (lambda: OnlinePlatt(certified="no"), "certified must be True or False"),  # type: ignore[arg-type]
+        (lambda: OnlinePlatt(certified=1), "certified must be True or False"),  # type: ignore[arg-type]
+        (lambda: OnlinePlatt(certified=True, clamp=1e-5), "clamp must be left out"),
+        (lambda: OnlinePlatt(clamp=0.0), "clamp must be"),
+        (lambda: OnlineBeta(clamp=0.3), "clamp must be"),
+        (lambda: OnlineBeta(radius=10**400), "radius must be"),
+        (lambda: OnlineBeta(rho=[1.0]), "rho must be"),  # type: ignore[arg-type]
+        (lambda: Aioli(radius=1e308), "radius must be at least 1"),
+        (lambda: Aioli(radius=None), "radius must be at least 1"),  # type: ignore[arg-type]
+        (lambda: Aioli(clamp="small"), "clamp must be"),  # type: ignore[arg-type]
+        (lambda: Refitted(clamp=None), "clamp must be"),  # type: ignore[arg-type]
+        (lambda: Refitted(window=9), "window must be a whole number of at least 10"),
+        (lambda: Refitted(window=1e308), "window must be"),  # type: ignore[arg-type]
+        (lambda: Refitted(half_life="x"), "half_life must be"),  # type: ignore[arg-type]
+        (lambda: Refitted(["platt"]), "method must be"),  # type: ignore[arg-type]
+        (lambda: Restarting(OnlinePlatt(), levels=33), "at most 32"),
+        (lambda: Restarting(OnlinePlatt(), levels=1e308), "at most 32"),  # type: ignore[arg-type]
+        (lambda: Restarting(OnlinePlatt(), shortest=2**41), "shortest must be"),
         (lambda: OnlinePlatt(certified=True, gamma=0.1), "left out"),
         (lambda: OnlinePlatt(certified=True, radius=8.0), "at most 7.66"),
         (lambda: Aioli(radius=0.5), "at least 1"),
@@ -339,6 +381,38 @@ def test_one_step_of_aioli_by_hand() -> None:
     assert m + math.tanh(m / 2.0) / (2.0 * ridge + 0.25 / flatter) == pytest.approx(b, rel=1e-12)
 
 
+def test_a_bound_no_better_than_one_half_is_refused_and_the_others_tell_their_size_a_row() -> None:
+    # Aioli(): 129.3 over 100 rows, beside 100 log 2 = 69.3; certified steps: 55 before any row, 6,077 over 100
+    for forecaster in (Aioli(), OnlinePlatt(radius=2.0, certified=True), OnlinePlatt(certified=True)):
+        assert isinstance(forecaster.certificate(), Refusal)
+        assert isinstance(forecaster.certificate(100), Refusal)
+        assert "1/2 on every row" in str(forecaster.certificate(100))
+    for n in (150, 250, 400, 1_000):
+        found = Aioli(radius=1.0).certificate(n)
+        assert isinstance(found, OnlineCertificate)
+        assert found.bound < n * math.log(2.0)
+    found = OnlinePlatt(radius=2.0, certified=True).certificate(30_000)
+    assert "in sum over the rows (0.22 a row)" in str(found)  # 6,320 / 30,000 = 0.2107, rounded up
+    assert isinstance(Restarting(Aioli()).certificate(4), Refusal)
+    assert isinstance(Restarting(Aioli()).certificate(), Refusal)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Aioli(radius=1.0).certificate(10_000),
+        OnlinePlatt(radius=1.0, certified=True).certificate(10_000),
+        Restarting(OnlinePlatt()).certificate(10_000),
+        Restarting(Aioli(radius=1.0)).interval_certificate(0, 10_000),
+    ],
+)
+def test_every_regret_certificate_asks_for_outcomes_in_order(found: Any) -> None:
+    # 2,000 rows of score 1 and outcome 0 in one batch cost Aioli(radius=1) 3,901 nats, and its bound is 20.7
+    assert isinstance(found, OnlineCertificate)
+    assert IN_ORDER in found.assumptions
+    assert IN_ORDER in str(found)
+
+
 # ------------------------------------------------------------------------------------------------------- refitted
 
 
@@ -357,6 +431,7 @@ def test_bins_by_hand_and_the_score_itself_before_the_first_fit() -> None:
 def test_a_single_fit_is_the_batch_fit_and_later_rows_change_nothing() -> None:
     scores, labels = stream(3_000)
     forecaster = Refitted("platt", every=None, first=1_000).learn_many(scores, labels)
+    scores = np.clip(scores, USUAL, 1.0 - USUAL)  # the fit and the map see them held
     fitted = fit_platt(Tally.from_arrays(scores[:1_000], labels[:1_000]), Scaling(increasing=False))[0]
     assert forecaster.predict_many(scores) == pytest.approx(fitted.apply(scores), abs=1e-9)
     assert len(forecaster.to_json()) < 500
@@ -375,6 +450,7 @@ def test_a_moving_window_forgets_what_a_fit_to_all_rows_remembers() -> None:
     scores, labels = stream(2_000)
     labels[1_000:] = 1.0 - labels[1_000:]
     window = Refitted("platt", every=100, window=500).learn_many(scores, labels)
+    scores = np.clip(scores, USUAL, 1.0 - USUAL)
     fitted = fit_platt(Tally.from_arrays(scores[1_500:], labels[1_500:]), Scaling(increasing=False))[0]
     assert window.predict_many(scores) == pytest.approx(fitted.apply(scores), abs=1e-9)
     assert window.predict_one(0.9) < 0.4  # the outcomes oppose the model now, and a slope may turn negative
@@ -466,6 +542,202 @@ def test_a_broken_state_of_a_refitted_map_is_refused(numbers: Any) -> None:
         resume(state)
 
 
+def flat(forecaster: Forecaster) -> list[float]:
+    """The numbers of a state, also where it leaves out zeros."""
+    found = forecaster._unpacked(forecaster.state["numbers"])
+    assert found is not None
+    return found
+
+
+def with_numbers(forecaster: Forecaster, numbers: list[Any]) -> dict[str, Any]:
+    packed = isinstance(forecaster, Refitted)
+    return {**forecaster.state, "numbers": [x for pair in enumerate(numbers) for x in pair] if packed else numbers}
+
+
+WILD = (-1e300, -50.0, -1.0, -0.5, 0.0, 0.5, 2.5, 1e6, 1e18, 1e300, 10**400)
+
+
+@pytest.mark.parametrize("build", [*FORECASTERS, AsIs, lambda: Refitted("beta", window=25, every=10)])
+def test_an_edited_number_of_a_state_is_refused_or_harmless(build: Callable[[], Forecaster]) -> None:
+    forecaster = build().learn_many(*stream(57, 2))
+    numbers = flat(forecaster)
+    before = forecaster.to_json()
+    refused = 0
+    places = [i for i, x in enumerate(numbers) if x or i < 40]
+    for i in places[:: 1 + len(places) // 40]:
+        for value in WILD:
+            state = with_numbers(forecaster, [*numbers[:i], value, *numbers[i + 1 :]])
+            try:
+                edited = resume(state)
+            except InputError:
+                refused += 1
+                continue
+            told = edited.forecast_many(*stream(60, 3))
+            assert ((told >= 0.0) & (told <= 1.0)).all()
+            found = edited.certificate()
+            assert isinstance(found, Refusal) or found.bound > 0.0
+    assert refused > 0.25 * len(WILD) * min(len(places), 40)
+    assert forecaster.to_json() == before
+    assert resume(with_numbers(forecaster, numbers)).to_json() == before
+
+
+@pytest.mark.parametrize(
+    ("build", "place", "value"),
+    [
+        (lambda: OnlinePlatt(radius=1.0, certified=True), 6, 1e6),  # gamma: the bound would be negative
+        (lambda: OnlinePlatt(radius=1.0, certified=True), 3, 1.0),  # a pivot below its start
+        (OnlinePlatt, 0, 2.5),
+        (OnlinePlatt, 0, -3),
+        (OnlinePlatt, 1, 101.0),  # outside the ball
+        (OnlinePlatt, 4, 1e300),
+        (OnlinePlatt, 8, 0.0),
+        (OnlineBeta, 7, 1e300),
+        (OnlineBeta, 12, 1e-3),
+        (Aioli, 3, 0.0),
+        (Aioli, 1, 1e9),
+        (Aioli, 7, -1.0),
+        (AsIs, 0, -5),
+        (AsIs, 0, 0.5),
+        (lambda: Refitted("bins", every=10), 3, 1e9),  # the number of bins
+        (lambda: Refitted("bins", every=10), 3, 0.0),
+        (lambda: Refitted("bins", every=10), 14, -1.0),  # a rate
+        (lambda: Refitted("bins", every=10), 5, 0.0),  # an edge below the one before it
+        (lambda: Refitted("platt", every=10), 1, 55.0),  # a fit that is not due
+        (lambda: Refitted("platt", every=10), 2, 0.0),  # a map that was not fitted
+        (lambda: Refitted("platt", every=50, window=40), 6, 1.5),  # a score of the window
+        (lambda: Refitted("platt", every=50, window=40), 5, 39.0),  # its size
+        (lambda: Refitted("platt", every=10, half_life=5.0), 5, 1e9),  # the sum of squared weights
+        (lambda: Restarting(OnlinePlatt(), shortest=8, levels=2), 0, 1e18),
+        (lambda: Restarting(OnlinePlatt(), shortest=8, levels=2), 0, -3),
+        (lambda: Restarting(OnlinePlatt(), shortest=8, levels=2), 1, 5.0),  # a weight above 1
+        (lambda: Restarting(OnlinePlatt(), shortest=8, levels=2), 8, 2.0),  # a copy that is not the one of now
+    ],
+)
+def test_a_number_that_no_stream_leads_to_is_refused(build: Callable[[], Forecaster], place: int, value: float) -> None:
+    forecaster = build().learn_many(*stream(57, 2))
+    numbers = flat(forecaster)
+    assert numbers[place] != value
+    state = with_numbers(forecaster, [*numbers[:place], value, *numbers[place + 1 :]])
+    with pytest.raises(InputError, match="by hand"):
+        resume(state)
+    fresh = build()
+    before = fresh.to_json()
+    with pytest.raises(InputError, match="by hand"):
+        fresh.restore(state)
+    assert fresh.to_json() == before
+
+
+def test_restarts_whose_last_copy_is_refused_are_left_as_they_were() -> None:
+    build = lambda: Restarting(Refitted("platt", every=10, window=20), shortest=8, levels=2)  # noqa: E731
+    state = build().learn_many(*stream(57, 2)).state
+    state["experts"][-1]["numbers"] = [0, -1.0]
+    mine = build().learn_many(*stream(20, 3))
+    before = mine.to_json()
+    with pytest.raises(InputError, match="by hand"):
+        mine.restore(state)
+    assert mine.to_json() == before
+
+
+def test_long_streams_write_states_that_are_taken_again() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.choice([0.0, 1.0, 0.3, 1e-4], 30_000)
+    labels = (rng.random(30_000) < 0.5).astype(float)
+    for forecaster in (
+        OnlinePlatt(rho=1e-6),
+        OnlinePlatt(clamp=CLAMP, radius=1.5),
+        OnlinePlatt(certified=True),
+        OnlineBeta(rho=1e-6),
+        OnlineBeta(clamp=CLAMP),
+        Aioli(),
+        Aioli(radius=100.0, clamp=CLAMP),
+        Refitted("beta", every=7_000, half_life=0.01),
+        Refitted("bins", every=7_000, half_life=1e6),
+    ):
+        forecaster.learn_many(scores, labels)
+        assert resume(forecaster.to_json()).to_json() == forecaster.to_json()
+    one_sided = [
+        (OnlinePlatt(rho=1e-9, gamma=1e-9), np.full(300, 0.0), np.ones(300)),
+        (OnlineBeta(rho=1e-9), np.full(300, 1.0), np.zeros(300)),
+        (Aioli(radius=1.0), np.full(300, 0.0), np.ones(300)),
+    ]
+    for one, xs, ys in one_sided:
+        one.learn_many(xs, ys)
+        assert resume(one.to_json()).to_json() == one.to_json()
+
+
+def test_numbers_of_other_types_are_stored_as_plain_ones() -> None:
+    fading = Refitted(half_life=np.float32(3), every=np.int64(20), clamp=np.float64(0.01))  # type: ignore[arg-type]
+    assert resume(fading.to_json()).to_json() == fading.to_json()
+    for forecaster in (
+        OnlinePlatt(radius=np.float32(2), rho=np.int64(50)),
+        Restarting(AsIs(), levels=np.int64(2), shortest=8.0),  # type: ignore[arg-type]
+    ):
+        assert resume(forecaster.to_json()).to_json() == forecaster.to_json()
+
+
+# ---------------------------------------------------------------------------------------------------------- clamp
+
+
+def forest(n: int, trees: int = 30) -> tuple[Floats, Floats]:
+    """Shares of votes, too sure of themselves; about a quarter are exactly 0 or 1."""
+    rng = np.random.default_rng(0)
+    u = rng.normal(0.0, 2.0, n)
+    return rng.binomial(trees, expit(1.6 * u)) / trees, (rng.random(n) < expit(u)).astype(float)
+
+
+def calibration_error(p: Floats, y: Floats) -> float:
+    """In 15 bins of equal width."""
+    return float(np.abs(np.bincount(np.minimum((p * 15).astype(int), 14), p - y)).sum() / len(p))
+
+
+@pytest.mark.parametrize("build", [OnlinePlatt, OnlineBeta, Refitted, lambda **given: Refitted("beta", **given)])
+def test_exact_zeros_of_a_forest_harm_less_than_with_scores_held_at_2_to_the_minus_32(
+    build: Callable[..., Forecaster],
+) -> None:
+    scores, labels = forest(6_000)
+    assert np.mean((scores == 0.0) | (scores == 1.0)) > 0.2
+    errors, losses = [], []
+    for options in ({"clamp": CLAMP}, {}, {"clamp": 1.0 / 60.0}):  # 1 / (2 * trees)
+        told = build(**options).forecast_many(scores, labels)[1_000:]
+        errors.append(calibration_error(told, labels[1_000:]))
+        losses.append(log_loss(told, labels[1_000:]) / 5_000)
+    as_is = calibration_error(scores[1_000:], labels[1_000:])
+    assert errors[1] < 0.75 * errors[0]  # about 0.06 and 0.10
+    assert losses[1] < losses[0] - 0.02
+    assert errors[0] > as_is > 2.0 * errors[2]  # about 0.10, 0.07 and 0.02
+
+
+@pytest.mark.parametrize("clamp", [CLAMP, 1e-3, 0.2])
+def test_the_frozen_map_carries_the_clamp(clamp: float) -> None:
+    scores, labels = stream(300)
+    for forecaster in (
+        OnlinePlatt(clamp=clamp),
+        OnlineBeta(clamp=clamp),
+        Refitted(every=100, clamp=clamp),
+        Refitted("beta", every=100, clamp=clamp),
+    ):
+        frozen = forecaster.learn_many(scores, labels).freeze()
+        assert isinstance(frozen, (LogitAffineMap, BetaMap))
+        assert frozen.clamp == clamp
+        assert frozen.apply(scores) == pytest.approx(forecaster.predict_many(scores), abs=1e-13)
+        assert forecaster.predict_one(0.0) == forecaster.predict_one(clamp)
+        assert resume(forecaster.to_json()).predict_one(0.0) == forecaster.predict_one(0.0)
+    bins = Refitted("bins", every=4, window=10, n_bins=2, clamp=0.2).learn_many([0.01, 0.02, 0.03, 0.04], [0, 0, 1, 1])
+    assert bins.predict_one(0.01) == 0.25 < bins.predict_one(0.04) == 0.75  # bins see scores as they are
+
+
+def test_parameters_have_names() -> None:
+    scores, labels = stream(100)
+    ops = OnlinePlatt().learn_many(scores, labels)
+    assert ops.freeze() == LogitAffineMap(ops.slope, ops.intercept, clamp=USUAL)
+    assert ops.slope != 1.0
+    obs = OnlineBeta().learn_many(scores, labels)
+    assert obs.freeze() == BetaMap(obs.a, obs.b, obs.c, clamp=USUAL)
+    aioli = Aioli()
+    assert (aioli.slope, aioli.intercept) == (1.0, 0.0)
+    assert aioli.learn_one(0.5, 1).intercept > 0.0
+
+
 # ------------------------------------------------------------------------------------------------------- restarts
 
 
@@ -520,14 +792,18 @@ def test_the_regret_on_every_stretch_stays_under_its_bound() -> None:
             part = slice(begin, end)
             regret = log_loss(forecasts[part], labels[part]) - best_in_ball(scores[part], labels[part], 2.0)
             found = forecaster.interval_certificate(begin, end)
+            if end - begin == 32 or (begin, end) == (32, 232):  # 165 over 200 rows: one half costs 139 on them
+                assert isinstance(found, Refusal)
+                continue
             assert isinstance(found, OnlineCertificate)
-            assert regret <= found.bound
-    # 256 to 512: one whole life of level 3 (L = 256, i = 1), at the price log(2 * 4 * 2)
+            assert regret <= found.bound < (end - begin) * math.log(2.0)
+    # 256 to 512: one whole life of level 3 (L = 256, i = 1), at the price log(2 * 4 * 2) and 256 2^-21 for rounding
     whole = forecaster.interval_certificate(256, 512)
     assert isinstance(whole, OnlineCertificate)
     alone = Aioli(radius=2.0).certificate(256)
     assert isinstance(alone, OnlineCertificate)
-    assert whole.bound == pytest.approx(alone.bound + math.log(16.0))
+    assert whole.bound == pytest.approx(alone.bound + math.log(16.0) + 256 * 2.0**-21, rel=1e-12)
+    assert "in sum over rows 257 to 512 (" in str(whole)
     with pytest.raises(InputError, match="multiple of 32"):
         forecaster.interval_certificate(5, 100)
     assert isinstance(Restarting(OnlinePlatt()).interval_certificate(0, 100), Refusal)
@@ -554,3 +830,74 @@ def test_restarts_recover_from_a_turn_sooner_and_cost_little_where_nothing_chang
     restarted = Restarting(OnlinePlatt(), shortest=64, levels=6).forecast_many(scores, labels)
     assert log_loss(restarted[4_000:], labels[4_000:]) < log_loss(plain[4_000:], labels[4_000:]) - 20.0
     assert log_loss(restarted[:4_000], labels[:4_000]) < log_loss(plain[:4_000], labels[:4_000]) + math.log(2.0)
+
+
+def near_one(first: int) -> list[float]:
+    """Scores a few roundings apart, so many roundings below 1."""
+    return [1.0 - k * 2.0**-53 for k in range(first, first + 38)]
+
+
+@pytest.mark.parametrize("scores", [near_one(2), near_one(2**21), [1.0 - 5.0 * 2.0**-53], [1.0 - 1e-9]])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_no_adversary_gains_by_the_rounding_near_the_ends(scores: list[float], mirrored: bool) -> None:
+    # Of the scores always the one that the mixture rounds towards the end the most, and the outcome that is not there.
+    # With forecasts held 2^-52 from 1 this took 34.9 nats in 400 rows, where log 2 is promised.
+    choice = [1.0 - x for x in scores] if mirrored else scores
+    forecaster = Restarting(AsIs(), shortest=4, levels=2)
+
+    def loss(p: float) -> float:
+        return -math.log(p if mirrored else 1.0 - p)
+
+    ours = theirs = 0.0
+    for t in range(400):
+        x = max(choice, key=lambda s: loss(forecaster.predict_one(s)) - loss(s))
+        ours, theirs = ours + loss(forecaster.predict_one(x)), theirs + loss(min(max(x, CLAMP), 1.0 - CLAMP))
+        forecaster.learn_one(x, float(mirrored))
+        assert ours - theirs <= math.log(2.0) + (t + 1) * 2.0**-21
+
+
+def test_a_mixture_never_lies_beyond_its_copies() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(2_000):
+        told = (1.0 - rng.integers(2**21, 2**21 + 50, 5) * 2.0**-53).tolist()
+        weights = rng.random(5).tolist()
+        found = _mean(told, weights)
+        assert min(told) <= found <= max(told)
+        exact = sum(Fraction(w) * (1 - Fraction(p)) for w, p in zip(weights, told, strict=True))
+        share = (1 - Fraction(found)) * sum(map(Fraction, weights)) / exact
+        assert abs(share - 1) <= Fraction(2) ** -21  # 1 - p is off by 2^-22 of itself at most, and a little
+
+
+def test_copies_of_an_expert_that_draws_have_draws_of_their_own() -> None:
+    forecaster = Restarting(Hedging(AsIs(), epsilon=0.5, random_state=0), shortest=8, levels=2)
+    scores, labels = np.full(160, 0.5), np.tile([0.0, 1.0], 80)
+    lives = []
+    for begin in range(0, 160, 8):
+        forecaster.learn_many(scores[begin : begin + 8], labels[begin : begin + 8])
+        lives.append([json.dumps(one.state) for one in forecaster.experts])
+    # no two copies, of one time or of different times, begin in the same state
+    begun = {text for life in lives for text in life if '"numbers": [0.0' in text}
+    assert all(len(set(life)) == len(life) for life in lives)
+    assert len(begun) >= 20
+    again = resume(forecaster.to_json())
+    assert again.forecast_many(scores, labels).tolist() == forecaster.forecast_many(scores, labels).tolist()
+
+
+def test_features_reach_every_copy() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.integers(0, 2, (60, 2)).astype(float)
+    scores, labels = stream(60)
+    forecaster = Restarting(CalibratedRegression(2), shortest=8, levels=2)
+    assert forecaster.takes_features
+    assert not Restarting(AsIs()).takes_features
+    told = forecaster.forecast_many(scores, labels, features)
+    assert told[:8] == pytest.approx(
+        CalibratedRegression(2).forecast_many(scores[:8], labels[:8], features[:8]), abs=1e-9
+    )
+    nested = Restarting(forecaster, shortest=8, levels=1)
+    assert nested.takes_features
+
+
+def test_as_is_takes_no_arguments() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        AsIs(OnlinePlatt())  # type: ignore[call-arg]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+import json
 import math
+import warnings
 from functools import cache
 
 import numpy as np
@@ -11,13 +15,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant import InputError
+from calibrant.arrays.errors import CalibrantWarning
 from calibrant.maps import IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.metrics import epsilon_error, error_over_time
-from calibrant.online import Forecaster, Foster99, Hedging, MultiExpert, OnlinePlatt, Tracking, TwoChoices, resume
+from calibrant.online import (
+    AsIs,
+    CalibratedRegression,
+    Forecaster,
+    Foster99,
+    Hedging,
+    MultiExpert,
+    OnlineClasses,
+    OnlinePlatt,
+    Tracking,
+    TwoChoices,
+    resume,
+)
 from calibrant.online.base import KINDS
-from calibrant.online.draws import SEEDS, draw_steps
-from calibrant.online.game_bounds import hedged_brier, hedged_error, judged_error, mean_regret
-from calibrant.online.hedging import MEANS, TOTALS, game_steps
+from calibrant.online.draws import SEEDS, branch_of, draw_steps, hash_steps, key_of
+from calibrant.online.game_bounds import hedged_brier, hedged_error, judged_error, mean_regret, prior_regret
+from calibrant.online.hedging import FIRST, KEY, MEANS, TOTALS, game_steps
 from calibrant.online.kernels import Step, plain
 from calibrant.online.widths import bin_steps
 
@@ -64,12 +81,13 @@ def stream(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 MAKERS = {
     "tracking": lambda: Tracking(OnlinePlatt()),
+    "tracking without a prior": lambda: Tracking(OnlinePlatt(), prior=0),
     "hedging": lambda: Hedging(OnlinePlatt(), random_state=3),
-    "hedging by means": lambda: Hedging(OnlinePlatt(), shares="means", epsilon=0.25),
+    "hedging by means": lambda: Hedging(OnlinePlatt(), shares="means", epsilon=0.25, random_state=2**40),
     "hedging, two choices": lambda: Hedging(OnlinePlatt(), rule="two-choices"),
     "foster": lambda: Foster99(epsilon=0.05, random_state=9),
     "two choices": lambda: TwoChoices(),
-    "multi": lambda: MultiExpert(Tracking(OnlinePlatt()), Foster99(), OnlinePlatt(gamma=0.5)),
+    "multi": lambda: MultiExpert(Tracking(OnlinePlatt()), Foster99(random_state=1), OnlinePlatt(gamma=0.5)),
     "multi, log": lambda: MultiExpert(Fixed(), OnlinePlatt(), loss="log"),
 }
 
@@ -82,24 +100,100 @@ def uniform() -> Step:
     return draw_steps(plain)
 
 
+def test_the_hash_is_half_sip_hash() -> None:
+    # The published vector for the key 00 .. 07 and the message 00 .. 07, in words with the lowest byte first.
+    assert hash_steps(plain)(0x03020100, 0x07060504, 0x03020100, 0x07060504) == (0x20E8FEED, 0x8C85E4BC)
+
+
 def test_draws_are_uniform_and_uncorrelated(uniform: Step) -> None:
     from scipy import stats
 
     for seed in (0, 1, SEEDS - 1):
-        u = np.array([uniform(seed, t) for t in range(20_000)])
+        u = np.array([uniform(*key_of(seed), t) for t in range(10_000)])
         assert stats.kstest(u, "uniform").pvalue > 1e-3
         assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 4 / math.sqrt(len(u))
         bits = (u * 2.0**53).astype(np.int64)
         for bit in range(53):  # every bit is set half of the time: 5.5 sd over 159 bits is 6e-6 by chance
             assert abs(((bits >> bit) & 1).mean() - 0.5) < 5.5 * 0.5 / math.sqrt(len(u))
-    first = np.array([uniform(seed, 0) for seed in range(20_000)])
+    first = np.array([uniform(*key_of(seed), 0) for seed in range(5_000)])
     assert stats.kstest(first, "uniform").pvalue > 1e-3
-    other = np.array([uniform(seed, 1) for seed in range(20_000)])
+    other = np.array([uniform(*key_of(seed), 1) for seed in range(5_000)])
     assert abs(np.corrcoef(first, other)[0, 1]) < 4 / math.sqrt(len(first))
 
 
 def test_draws_differ_beyond_four_billion_rows(uniform: Step) -> None:
-    assert len({uniform(seed, t) for seed in (0, 1) for t in (5, 5 + 2**32, 5 + 2**40)}) == 6
+    assert len({uniform(*key_of(seed), t) for seed in (0, 1) for t in (5, 5 + 2**32, 5 + 2**40)}) == 6
+
+
+def test_no_two_seeds_share_draws_in_another_order(uniform: Step) -> None:
+    # Seeds that entered by XOR gave the draws of each other with places shifted by XOR: no draw may come back at all.
+    shared = {uniform(*key_of(seed), t) for seed in range(1_000) for t in range(16)}
+    assert len(shared) == 16_000
+    # Two seeds of the old kind whose draws were shifted by 1.
+    ours, theirs = ({uniform(*key_of(seed), t) for t in range(64)} for seed in (80141, 69564))
+    assert not ours & theirs
+
+
+def test_branches_have_draws_of_their_own(uniform: Step) -> None:
+    key = key_of(7)
+    keys = {key, *(branch_of(key, k) for k in range(1, 50))}
+    keys |= {branch_of(branch_of(key, j), k) for j in (1, 2) for k in (1, 2)}
+    assert len(keys) == 54
+    assert len({uniform(*each, t) for each in keys for t in range(10)}) == 540
+
+
+def test_without_a_seed_every_forecaster_has_a_key_of_its_own() -> None:
+    games = [Foster99() for _ in range(20)]
+    assert len({tuple(game.state["numbers"][KEY:FIRST]) for game in games}) == 20
+    assert games[0].state["parameters"]["random_state"] is None
+    again = resume(games[0].to_json())
+    assert again.state == games[0].state == copy.deepcopy(games[0]).state
+    same = [Foster99(random_state=5).state["numbers"][KEY:FIRST] for _ in range(2)]
+    assert same[0] == same[1] == [float(word) for word in key_of(5)]
+
+
+def drawing_keys(game: Forecaster) -> list[tuple[float, ...]]:
+    """The keys of all games in it, from the outside in."""
+    own = [tuple(game.state["numbers"][KEY:FIRST])] if isinstance(game, (Hedging, Foster99)) else []
+    return own + [key for expert in game.experts for key in drawing_keys(expert)]
+
+
+@pytest.mark.parametrize("seed", [0, None])
+def test_copies_and_nested_games_share_no_draws(seed: int | None) -> None:
+    def hedged(expert: Forecaster) -> Hedging:
+        return Hedging(expert, random_state=seed)
+
+    for whole, n in (
+        (OnlineClasses(hedged(AsIs()), 4), 4),
+        (OnlineClasses(hedged(hedged(AsIs())), 3, "class-wise"), 6),
+        (hedged(hedged(hedged(AsIs()))), 3),
+        (MultiExpert(Foster99(random_state=seed), hedged(AsIs()), Tracking(hedged(AsIs()))), 3),
+    ):
+        keys = drawing_keys(whole)
+        assert len(set(keys)) == len(keys) == n
+        assert drawing_keys(resume(whole.to_json())) == keys
+
+
+def test_past_forecasts_of_a_class_do_not_tell_the_draws_of_another() -> None:
+    # Rows of two classes in turn. If both drew alike, the forecast of the first would tell where the draw of the second
+    # lies, and the adversary would take the outcome against it: an error of 0.5 where 0.28 is promised.
+    errors = []
+    for seed in range(3):
+        games = OnlineClasses(Hedging(AsIs(), epsilon=0.1, random_state=seed), 2).experts
+        told, outcomes = [], []
+        for _ in range(1_500):
+            shares = games[0].predict_distribution(0.6)
+            p = games[0].predict_one(0.6)
+            games[0].learn_one(0.6, int(sum(q * w for q, w in shares) < 0.5))
+            low, high = (0.0, shares[0][1]) if p == shares[0][0] else (shares[0][1], 1.0)
+            below = games[1].predict_distribution(0.6)
+            chance = min(max((below[0][1] - low) / (high - low), 0.0), 1.0) if high > low else 1.0
+            y = int(chance * below[0][0] + (1.0 - chance) * below[-1][0] < 0.5)
+            told.append(games[1].predict_one(0.6))
+            outcomes.append(y)
+            games[1].learn_one(0.6, y)
+        errors.append(float(error_over_time(told, outcomes)))
+    assert np.mean(errors) < Hedging(AsIs(), epsilon=0.1).certificate(1_500).bound
 
 
 def test_compiled_draws_are_the_same(uniform: Step) -> None:
@@ -107,7 +201,7 @@ def test_compiled_draws_are_the_same(uniform: Step) -> None:
     fast = draw_steps(numba.njit)
     for seed in (0, 7, SEEDS - 1):
         for t in (0, 1, 2**31, 2**32 + 1, 2**52):
-            assert fast(seed, t) == uniform(seed, t)
+            assert fast(*key_of(seed), t) == uniform(*key_of(seed), t)
 
 
 @given(st.floats(0, 1), st.integers(2, 300))
@@ -123,7 +217,7 @@ def test_a_bin_holds_what_lies_between_its_edges(p: float, m: int) -> None:
 
 def test_tracking_is_the_mean_of_the_experts_bin() -> None:
     # Bins of width 0.5. Scores 0.2, 0.3 share a bin: mid-point 0.25, then 1, then (1 + 0) / 2. 0.5 opens the upper bin.
-    game = Tracking(Fixed(), epsilon=0.5)
+    game = Tracking(Fixed(), epsilon=0.5, prior=0)
     assert game.forecast_many([0.2, 0.3, 0.1, 0.5, 1.0], [1, 0, 0, 1, 0]).tolist() == [0.25, 1.0, 0.5, 0.75, 1.0]
     assert game.predict_one(0.0) == 1 / 3
     assert game.predict_one(0.99) == 0.5
@@ -132,11 +226,43 @@ def test_tracking_is_the_mean_of_the_experts_bin() -> None:
 def test_tracking_uses_the_forecast_that_the_expert_made_before_it_learned() -> None:
     x, y = stream(300)
     expert = OnlinePlatt(gamma=0.01, rho=1.0).forecast_many(x, y)
-    found = Tracking(OnlinePlatt(gamma=0.01, rho=1.0)).forecast_many(x, y)
+    found = Tracking(OnlinePlatt(gamma=0.01, rho=1.0), prior=0).forecast_many(x, y)
     bins = np.minimum((expert * 10).astype(int), 9)
     for t in range(300):
         same = y[:t][bins[:t] == bins[t]]
         assert found[t] == (same.mean() if len(same) else (bins[t] + 0.5) / 10)
+
+
+def test_a_prior_counts_rows_at_the_mid_point() -> None:
+    # Bins of width 0.5, two rows at 1/4 beforehand: 1/4, then (1/2 + 1) / 3, then (1/2 + 1) / 4; 3/4 in the upper bin.
+    game = Tracking(Fixed(), epsilon=0.5, prior=2)
+    assert game.forecast_many([0.2, 0.3, 0.1, 0.5], [1, 0, 0, 1]).tolist() == [0.25, 0.5, 0.375, 0.75]
+    assert game.freeze().apply([0.2, 0.7]).tolist() == [1.5 / 5, 2.5 / 3]
+
+
+def test_no_forecast_of_tracking_is_0_or_1_unless_asked_for() -> None:
+    assert Tracking(OnlinePlatt()).learn_one(0.3, 1).predict_one(0.3) < 1.0
+    for y in (0, 1):
+        p = Tracking(Fixed()).forecast_many([0.31] * 900, [y] * 900)
+        assert ((p > 0.0) & (p < 1.0)).all()
+    assert Tracking(Fixed(), prior=0).learn_one(0.3, 1).predict_one(0.3) == 1.0
+
+
+@pytest.mark.parametrize("make", [Tracking, Hedging])
+def test_a_stream_in_one_bin_of_the_expert_is_told(make: type[Forecaster]) -> None:
+    rng = np.random.default_rng(0)
+    x = 10 ** rng.uniform(-3.5, -1.5, 1_500)
+    y = rng.random(1_500) < 2 * x
+    game = make(AsIs())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        game.learn_many(x[:900], y[:900])
+    with pytest.warns(CalibrantWarning, match=r"100.0% of 1,500 rows lie in one bin .* from 0 to 0.1, .* epsilon"):
+        game.forecast_many(x[900:], y[900:])
+    with warnings.catch_warnings():  # once is enough, and a finer one has nothing to tell
+        warnings.simplefilter("error")
+        game.learn_many(x, y)
+        make(AsIs(), epsilon=0.001).learn_many(x, y)
 
 
 @pytest.mark.parametrize(
@@ -196,12 +322,12 @@ def test_foster_by_hand() -> None:
 
 def test_means_and_totals_share_differently() -> None:
     # Below: two rows, both 1: total excess 2 - 1 = 1, mean 1/2. Above: one row, 0: deficit 1/2, mean 1/2.
-    numbers = [3.0, 2.0, 0.0, 1.0, 2.0, 1.0, 2.0, 0.0]
+    numbers = [3.0, 2.0, TOTALS, 7.0, 8.0, 2.0, 1.0, 2.0, 0.0]
     totals = Foster99(epsilon=0.5)
     totals.restore({**totals.state, "numbers": numbers})
     assert totals.predict_distribution(0.5)[0] == (0.25, 1 / 3)
     means = Foster99(epsilon=0.5, shares="means")
-    means.restore({**means.state, "numbers": [*numbers[:3], 2.0, *numbers[4:]]})
+    means.restore({**means.state, "numbers": [*numbers[:2], MEANS, *numbers[3:]]})
     assert means.predict_distribution(0.5)[0] == (0.25, 0.5)
 
 
@@ -211,7 +337,7 @@ def test_draws_have_the_announced_chances() -> None:
     low = 0
     for seed in range(2_000):
         game = Foster99(epsilon=0.5, random_state=seed)
-        game.restore({**game.state, "numbers": [3.0, 2.0, float(seed), 1.0, 2.0, 1.0, 2.0, 0.0]})
+        game.restore({**game.state, "numbers": [3.0, *game.state["numbers"][1:FIRST], 2.0, 1.0, 2.0, 0.0]})
         low += game.predict_one(0.5) == 0.25
     assert stats.binomtest(low, 2_000, 1 / 3).pvalue > 1e-3
 
@@ -247,7 +373,7 @@ def test_what_is_judged_is_what_is_counted() -> None:
     for make in (TwoChoices, lambda: Hedging(Fixed(), rule="two-choices"), lambda: Foster99(random_state=1)):
         game = make()
         judged = game.judged_many(x, y)
-        counts = np.array(game.state["numbers"][4:]).reshape(-1, 2, 10)[:, 0].sum(axis=0)
+        counts = np.array(game.state["numbers"][FIRST:]).reshape(-1, 2, 10)[:, 0].sum(axis=0)
         assert np.bincount((judged * 10).astype(int), minlength=10).tolist() == counts.tolist()
     assert Foster99(random_state=1).judged_many(x, y).tolist() == Foster99(random_state=1).forecast_many(x, y).tolist()
 
@@ -271,15 +397,35 @@ def test_two_choices_keeps_its_bound_on_every_bounded_sequence(outcomes: list[fl
         assert np.abs(sums).sum() - (t + 1) * 0.5 / m <= judged_error(m, 1, 1) + 1e-9
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=150))
-def test_tracking_keeps_its_promises_on_every_sequence(rows: list[tuple[float, int]]) -> None:
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=150),
+    st.sampled_from([0, 0.01, 0.5, 1, 3, 100]),
+)
+def test_tracking_keeps_its_promises_on_every_sequence(rows: list[tuple[float, int]], prior: float) -> None:
     x, y = np.array([r[0] for r in rows]), np.array([r[1] for r in rows], dtype=float)
     n, m = len(rows), 4
-    p = Tracking(Fixed(), epsilon=1 / m).forecast_many(x, y)
+    p = Tracking(Fixed(), epsilon=1 / m, prior=prior).forecast_many(x, y)
     sharp, before = sharpness(p, y, m), sharpness(x, y, m)
-    assert np.mean((p - y) ** 2) - (y.mean() - before) <= mean_regret(m, n) + 1e-12
-    assert before - sharp <= 0.5 / m + mean_regret(m, n) + 1e-12
+    assert np.mean((p - y) ** 2) - (y.mean() - before) <= prior_regret(m, n, prior) + 1e-12
+    assert before - sharp <= 0.5 / m + prior_regret(m, n, prior) + 1e-12
     assert y.mean() - before <= np.mean((x - y) ** 2) + 0.5 / m + 1e-12  # refinement against the Brier score
+
+
+@pytest.mark.parametrize("prior", [0, 0.1, 1, 4])
+def test_the_worst_sequence_of_a_bin_is_within_the_bound_of_a_mean(prior: float) -> None:
+    # All sequences of 10 outcomes in the two bins of width 1/2, all in the lower one or in turn.
+    for scores in ([0.2] * 10, [0.2, 0.7] * 5):
+        for y in itertools.product((0.0, 1.0), repeat=10):
+            p = Tracking(Fixed(), epsilon=0.5, prior=prior)
+            said = [[p.predict_one(s), p.learn_one(s, t)][0] for s, t in zip(scores, y, strict=True)]
+            refinement = sum(
+                n * (k / n) * (1 - k / n)
+                for at in (0.2, 0.7)
+                if (n := scores.count(at)) and (k := sum(t for s, t in zip(scores, y, strict=True) if s == at)) >= 0
+            )
+            assert sum((a - b) ** 2 for a, b in zip(said, y, strict=True)) - refinement <= 10 * prior_regret(
+                2, 10, prior
+            )
 
 
 def sharpness(p: np.ndarray, y: np.ndarray, m: int) -> float:
@@ -296,9 +442,9 @@ def worst_error(m: int, n_rows: int, kind: float) -> float:
     def value(counts: tuple[int, ...], sums: tuple[int, ...]) -> float:
         if sum(counts) == n_rows:
             return sum(abs((i + 0.5) / m * counts[i] - sums[i]) for i in range(m))
-        state = [0.0, float(m), 0.0, kind, *counts, *sums]
-        i, j = pair(state, 4, m, 0)
-        share = lower_share(state, 4, m, i, j)
+        state = [0.0, float(m), kind, 0.0, 0.0, *counts, *sums]
+        i, j = pair(state, FIRST, m, 0)
+        share = lower_share(state, FIRST, m, i, j)
         return max(share * after(counts, sums, i, y) + (1 - share) * after(counts, sums, j, y) for y in (0, 1))
 
     def after(counts: tuple[int, ...], sums: tuple[int, ...], i: int, y: int) -> float:
@@ -323,7 +469,7 @@ def test_shares_by_means_break_the_bound_of_totals() -> None:
 
 def test_foster_ends_at_the_average_of_a_quiet_series() -> None:
     y = (np.random.default_rng(0).random(6_000) < 0.37).astype(float)
-    forecasts = Foster99().forecast_many(np.zeros(6_000), y)
+    forecasts = Foster99(random_state=0).forecast_many(np.zeros(6_000), y)
     assert (forecasts[2_000:] == 0.35).all()
 
 
@@ -343,12 +489,36 @@ def test_the_stream_may_be_cut_anywhere_and_go_on_from_text(name: str) -> None:
     assert parts.to_json() == whole.to_json()
 
 
-@pytest.mark.parametrize("change", [(1, 5.0), (0, 7.0), (4, 3.0), (5, 0.5), (14, 9.0), (14, -1.0)])
+# Numbers of Foster99: rows, bins, kind, two words of the key, ten counts, ten sums; the rows are 0.5 with 0, 1, 1, 0.
+WRONG = [(0, 7.0), (0, -4.0), (0, 4.5), (1, 5.0), (2, MEANS), (3, 0.5), (4, -1.0), (4, 2.0**32), (5, 3.0), (6, 0.5)]
+
+
+@pytest.mark.parametrize("change", [*WRONG, (15, 9.0), (15, -1.0), (15, 0.5)])
 def test_a_state_that_no_stream_gives_is_refused(change: tuple[int, float]) -> None:
     state = Foster99().learn_many([0.5] * 4, [0, 1, 1, 0]).state
     state["numbers"][change[0]] = change[1]
     with pytest.raises(InputError, match="changed by hand"):
         resume(state)
+
+
+@pytest.mark.parametrize(
+    ("make", "place", "value"),
+    [
+        (lambda: Tracking(AsIs()), 2, 0.0),
+        (lambda: Tracking(AsIs()), 3, 1e9),
+        (lambda: Hedging(AsIs(), rule="two-choices"), 3, 1.0),
+        (lambda: MultiExpert(AsIs()), 0, -1),
+        (lambda: MultiExpert(AsIs()), 1, 0.5),
+        (lambda: MultiExpert(AsIs(), OnlinePlatt()), 2, 1e6),
+    ],
+)
+def test_a_state_that_is_refused_changes_nothing(make: object, place: int, value: float) -> None:
+    one, other = (make().learn_many([0.3, 0.6][:k], [1, 0][:k]) for k in (1, 2))  # type: ignore[operator]
+    before, state = one.to_json(), other.state
+    state["numbers"][place] = value
+    with pytest.raises(InputError, match="changed by hand"):
+        one.restore(state)
+    assert one.to_json() == before
 
 
 @pytest.mark.parametrize(
@@ -365,12 +535,37 @@ def test_a_state_that_no_stream_gives_is_refused(change: tuple[int, float]) -> N
         (lambda: Hedging(Fixed(), shares="halves"), "shares"),
         (lambda: Hedging(Fixed(), random_state=-1), "random_state"),
         (lambda: Foster99(random_state=0.5), "random_state"),
+        (lambda: Foster99(random_state=SEEDS), "random_state"),
+        (lambda: Foster99(random_state="x"), "random_state"),
+        (lambda: Foster99(epsilon=1e-4), "0.0005 at least"),
+        (lambda: TwoChoices(epsilon=1e-4), "0.0005 at least"),
+        (lambda: Tracking(Fixed(), epsilon=1e-4), "0.0005 at least"),
+        (lambda: Hedging(Fixed(), epsilon=1e-5), "0.001 at least"),
+        (lambda: Hedging(Fixed(), epsilon=1e-300), "epsilon"),
+        (lambda: Hedging(Fixed(), epsilon="auto", horizon="x"), "horizon"),
+        (lambda: Foster99(epsilon="auto", horizon=0), "horizon"),
+        (lambda: Foster99(epsilon="auto", horizon=math.inf), "horizon"),
+        (lambda: Tracking(Fixed(), prior=-1), "prior"),
+        (lambda: Tracking(Fixed(), prior=math.nan), "prior"),
+        (lambda: Tracking(Fixed(), prior="x"), "prior"),
+        (lambda: Tracking(Fixed(), prior=10**400), "prior"),
+        (lambda: Foster99(random_state=10**400), "random_state"),
+        (lambda: Foster99(random_state=math.nan), "random_state"),
+        (lambda: Foster99(epsilon="auto", horizon=10**400), "horizon"),
+        (lambda: Hedging(Fixed(), epsilon=10**400), "epsilon"),
+        (lambda: MultiExpert(Fixed(), loss=["log"]), "loss"),
+        (lambda: Tracking(CalibratedRegression(2)), "features"),
+        (lambda: Foster99().certificate(math.inf), "n_rows"),
+        (lambda: Tracking(Fixed()).certificate(math.nan), "n_rows"),
         (lambda: Hedging("OPS"), "expert"),
         (lambda: MultiExpert(), "experts"),
         (lambda: MultiExpert(Fixed(), loss="hinge"), "loss"),
         (lambda: Foster99().learn_one(0.5, 0.5), "label"),
         (lambda: TwoChoices().learn_one(0.5, 1.5), "label"),
         (lambda: TwoChoices().predict_interval(1.5), "score"),
+        (lambda: TwoChoices().judged_one(0.5, None), "label"),
+        (lambda: Foster99().predict_distribution(None), "score"),
+        (lambda: MultiExpert(Fixed()).learn_one(None, 1), "score"),
     ],
 )
 def test_mistakes_are_named(make: object, match: str) -> None:
@@ -388,8 +583,12 @@ def test_certificates_by_hand() -> None:
     assert TwoChoices().certificate(10_000).bound == pytest.approx(0.0507)
     assert Hedging(Fixed(), rule="two-choices").certificate(10_000).bound == pytest.approx(0.057)
     # Tracking: 10 (1 + ln 1000) / 10^4 in Brier score, half a width more in sharpness.
-    sharp, brier = Tracking(Fixed()).certificates(10_000)
+    sharp, brier = Tracking(Fixed(), prior=0).certificates(10_000)
     assert brier.bound == pytest.approx(1e-3 * (1 + math.log(1_000)))
+    assert sharp.bound == pytest.approx(0.05 + brier.bound)
+    # With a row beforehand: 70/12 for the mid-points, 10 ln(1 + 1000 / 1.5) for the means.
+    sharp, brier = Tracking(Fixed()).certificates(10_000)
+    assert brier.bound == pytest.approx((70 / 12 + 10 * math.log(1 + 1_000 / 1.5)) / 10_000)
     assert sharp.bound == pytest.approx(0.05 + brier.bound)
     # Hedging: 0.05^2 + 0.09 in sharpness, half a width more against the expert's Brier score.
     _, sharp, brier = Hedging(Fixed()).certificates(10_000)
@@ -416,6 +615,47 @@ def test_too_few_rows_are_refused_a_certificate() -> None:
     assert not Hedging(Fixed()).certificate(50)
     assert Hedging(Fixed()).certificates(50) == ()
     assert Foster99().learn_many([0.5] * 400, [0, 1] * 200).certificate().n_rows == 400
+
+
+def test_a_certificate_is_never_on_another_quantity() -> None:
+    # At 82 to 89 rows the bound on sharpness says something, and that on calibration does not yet.
+    for n in (82, 89):
+        assert not Hedging(AsIs()).certificate(n)
+        assert "calibration error" in str(Hedging(AsIs()).certificate(n))
+        assert [c.quantity.split()[1] for c in Hedging(AsIs()).certificates(n)] == ["sharpness"]
+    for n in range(1, 400):
+        assert "sharpness" in getattr(Tracking(AsIs()).certificate(n), "quantity", "sharpness")
+        assert "calibration" in getattr(Hedging(AsIs()).certificate(n), "quantity", "calibration")
+
+
+def test_a_bound_that_is_attained_is_not_passed_by_rounding() -> None:
+    # The worst three outcomes for three forecasts: |1/6 - 1| + |5/6 - 0| + 1/2, a third of it is 0.7222...
+    worst = max(
+        float(error_over_time(TwoChoices(epsilon=1 / 3).judged_many([0.5] * 3, y), y, n_bins=3))
+        for y in itertools.product((0, 1), repeat=3)
+        if len(set(y)) == 2
+    )
+    bound = TwoChoices(epsilon=1 / 3).certificate(3)
+    assert worst <= bound.bound == pytest.approx(13 / 18)
+    assert "at most 0.7223" in str(bound)
+
+
+def test_certificates_say_what_must_stay_secret_and_what_is_judged() -> None:
+    for game in (Foster99(), Hedging(AsIs())):
+        assert "the key (random_state) must stay secret, and the state with it" in str(game.certificate(10_000))
+    for game in (TwoChoices(), Hedging(AsIs(), rule="two-choices")):
+        told = str(game.certificate(10_000))
+        assert "better of its two neighbouring forecasts" in told
+        assert "nothing is promised of predict_one" in told
+        assert "secret" not in told
+
+
+def test_a_horizon_of_numpy_becomes_plain_json() -> None:
+    for make in (Foster99, TwoChoices, lambda **k: Hedging(AsIs(), **k), lambda **k: Tracking(AsIs(), **k)):
+        game = make(epsilon="auto", horizon=np.int64(1_000))
+        assert resume(game.to_json()).horizon == 1_000
+    assert json.loads(Tracking(AsIs(), prior=np.float32(2)).to_json())["parameters"]["prior"] == 2.0
+    assert json.loads(Foster99(random_state=np.int64(3)).to_json())["parameters"]["random_state"] == 3
 
 
 def test_auto_takes_the_width_with_the_least_bound() -> None:
@@ -459,18 +699,64 @@ def total_loss(p: np.ndarray, y: np.ndarray, loss: str) -> float:
     return float(-np.log(np.where(y == 1, p, 1 - p)).sum())
 
 
-def test_one_expert_is_followed_and_features_go_through() -> None:
+def test_one_expert_is_followed() -> None:
     x, y = stream(50)
-    assert MultiExpert(Fixed()).forecast_many(x, y) == pytest.approx(x, abs=1e-12)
+    assert MultiExpert(Fixed()).forecast_many(x, y).tolist() == pytest.approx(x.tolist(), abs=1e-15)
+    x = np.clip(x, 0.001, 0.999)
+    assert MultiExpert(Fixed(), loss="log").forecast_many(x, y).tolist() == x.tolist()
+
+
+def test_features_go_to_those_experts_that_take_them() -> None:
+    x, y = stream(60)
+    rows = np.column_stack([x > 0.5, x <= 0.5]).astype(float)
+    both = MultiExpert(CalibratedRegression(2), OnlinePlatt())
+    assert both.takes_features
+    both.forecast_many(x, y, rows)
+    alone = CalibratedRegression(2).learn_many(x, y, rows), OnlinePlatt().learn_many(x, y)
+    assert [expert.state for expert in both.experts] == [expert.state for expert in alone]
+    with pytest.raises(InputError, match="features"):
+        both.predict_one(0.5)
     with pytest.raises(InputError, match="features"):
         MultiExpert(OnlinePlatt()).predict_one(0.5, [1.0])
+
+
+@pytest.mark.parametrize("k", [1, 2, 11])
+def test_equal_experts_lose_nothing_by_rounding(k: int) -> None:
+    # Weights that add up to 1 - 2^-53 moved a forecast near 1 by 1.4e-6 nats in every row.
+    for score in (1.0, 1.0 - 5 * 2.0**-53, 0.9, 0.3, 2.0**-40, 0.0):
+        multi = MultiExpert(*[AsIs()] * k, loss="log")
+        held = min(max(score, 2.0**-32), 1 - 2.0**-32)
+        assert multi.forecast_many([score] * 4, [0, 0, 1, 0]).tolist() == [held] * 4
+
+
+def test_a_mixture_of_forecasts_near_1_keeps_its_loss() -> None:
+    # Scores near 1 as they stand and in a staircase, always wrong: doubles there are 2^-53 apart.
+    rng = np.random.default_rng(0)
+    x = 1.0 - rng.integers(2, 2**23, 3_000) * 2.0**-53
+    experts = (
+        AsIs(),
+        Fixed(StepMap([1 - 2.0**-31], [0.5, 1 - 3 * 2.0**-32])),
+        Fixed(StepMap([0.5], [0.5, 1 - 2.0**-31])),
+    )
+    multi, y = MultiExpert(*experts, loss="log"), np.zeros(3_000)
+    best = min(total_loss(e.predict_many(x), y, "log") for e in experts)
+    certificate = multi.certificate(3_000)
+    assert total_loss(multi.forecast_many(x, y), y, "log") - best <= 3_000 * certificate.bound
+    assert certificate.bound == pytest.approx(math.log(3) / 3_000 + 2.0**-20, rel=1e-6)
+    assert "held 2^-32" in str(certificate)
+    assert "held" not in str(MultiExpert(AsIs()).certificate(10))
+
+
+def test_one_expert_is_promised_no_less_than_rounding_allows() -> None:
+    for loss in ("brier", "log"):
+        assert 0.0 < MultiExpert(AsIs(), loss=loss).certificate(1_000).bound < 1e-5  # type: ignore[arg-type]
 
 
 def test_hedging_round_several_experts_is_calibrated_and_sharp() -> None:
     rng = np.random.default_rng(1)
     x = rng.random(4_000)
     y = (rng.random(4_000) < 1 - x).astype(float)  # the score is wrong way round, and Platt learns that
-    p = Hedging(MultiExpert(Fixed(), OnlinePlatt(gamma=0.01, rho=1.0))).forecast_many(x, y)
+    p = Hedging(MultiExpert(Fixed(), OnlinePlatt(gamma=0.01, rho=1.0)), random_state=0).forecast_many(x, y)
     after = error_over_time(p, y)
     assert float(after) < 0.07
     assert after.sharpness[-1] > 0.95 * sharpness(1 - x, y, 10)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from calibrant.online import OnlineBeta, OnlinePlatt
-from calibrant.online.newton import BETA_A, BETA_C, D1, D2, E1, E3, A, B
+from calibrant.online import OnlineBeta, OnlinePlatt, resume
+from calibrant.online.newton_steps import BETA_A, BETA_C, D1, D2, E1, E3, A, B
 
 Chunk = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
 ROWS_AT_ONCE = 500_000
@@ -51,13 +51,14 @@ def parameters_and_pivots(forecaster: OnlinePlatt | OnlineBeta) -> tuple[np.ndar
 
 
 @pytest.mark.parametrize("stream", [separable, ends, alternating, blocks, tiny], ids=lambda s: s.__name__)
+@pytest.mark.parametrize("clamp", [2.0**-32, 1e-5])
 @pytest.mark.parametrize("make", [OnlinePlatt, OnlineBeta], ids=lambda m: m.__name__)
 def test_parameters_stay_in_the_ball_and_the_matrix_positive_definite(
-    make: Callable[[], OnlinePlatt | OnlineBeta], stream: Chunk, full_size: bool
+    make: Callable[..., OnlinePlatt | OnlineBeta], stream: Chunk, clamp: float, full_size: bool
 ) -> None:
     pytest.importorskip("numba")
     rng = np.random.default_rng(0)
-    forecaster = make()
+    forecaster = make(clamp=clamp)
     n = 10**8 if full_size else 10**6
     for begin in range(0, n, ROWS_AT_ONCE):
         scores, labels = stream(rng, begin, ROWS_AT_ONCE)
@@ -71,3 +72,4 @@ def test_parameters_stay_in_the_ball_and_the_matrix_positive_definite(
         assert np.isfinite(pivots).all()
         assert (pivots >= forecaster.rho).all()
     assert forecaster.n_rows == n
+    assert resume(forecaster.to_json()).state == forecaster.state  # rounding has left it a state of a stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from calibrant.online import (
     CdfForecast,
     GaussianForecast,
     OnlinePlatt,
+    OnlineTemperature,
     QuantileForecast,
     SampleForecast,
     parity_stream,
@@ -216,6 +218,52 @@ def test_batches_of_one_row_equal_no_batches_and_the_forecaster_is_not_moved() -
     assert ops.n_rows == 0
 
 
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [3, 3, 2, 2, 1, 1],
+        [1, 1, 3, 3, 2, 2],
+        np.repeat(np.array(["2021-03-06", "2021-02-27", "2020-12-05"], "datetime64[D]"), 2),
+        np.repeat(np.array(["2021-03-06", "2021-02-27", "2020-12-05"], "datetime64[ns]"), 2),
+        [dt.date(2021, 3, 6)] * 2 + [dt.date(2021, 2, 27)] * 2 + [dt.date(2020, 12, 5)] * 2,
+        ["2021-03-06"] * 2 + ["2021-02-27"] * 2 + ["2020-12-05"] * 2,
+        ["2021-W03"] * 2 + ["2021-W02"] * 2 + ["2020-W50"] * 2,
+    ],
+)
+def test_batches_that_go_back_in_time_are_refused(batch) -> None:  # type: ignore[no-untyped-def]
+    y, by = [30.0, 30.0, 20.0, 20.0, 10.0, 10.0], ["a", "b"] * 3
+    with pytest.raises(InputError, match=r"batch goes back in time at row [24] .*: sort the rows by time first"):
+        parity_stream([0.5] * 6, y, by=by, batch=batch)
+    forth = np.array(batch)[np.argsort(np.array(batch), kind="stable")]
+    assert parity_stream([0.5] * 6, y[::-1], by=by, batch=forth).outcomes.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("batch", [["week 9", "week 10", "week 11"], ["b", "c", "a"], ["9/2020", "10/2020", "1/2021"]])
+def test_batches_without_an_order_count_as_they_come(batch) -> None:  # type: ignore[no-untyped-def]
+    assert parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=batch).outcomes.tolist() == [0.0, 0.0]
+
+
+def test_laws_of_scipy_are_taken_as_they_are() -> None:
+    rng = np.random.default_rng(8)
+    mean, y = rng.normal(size=50), rng.normal(size=50)
+    mine, theirs = parity_stream(GaussianForecast(mean, 2.0), y), parity_stream(norm(mean, 2.0), y)
+    assert theirs.scores == pytest.approx(mine.scores, abs=1e-14)
+    expected = quantile_calibration_error(GaussianForecast(mean, 2.0), y).value
+    assert quantile_calibration_error(norm(mean, 2.0), y).value == pytest.approx(expected, abs=1e-12)
+    assert theirs.judge().qce.value == pytest.approx(mine.judge().qce.value, abs=1e-12)  # type: ignore[union-attr]
+
+
+def test_a_frame_of_quantiles_is_told_what_to_become() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(np.sort(np.random.default_rng(0).normal(size=(5, 3)), axis=1), columns=["lo", "mid", "hi"])
+    for call in (
+        lambda: parity_stream(frame, np.arange(5.0)),
+        lambda: quantile_calibration_error(frame, np.arange(5.0)),
+    ):
+        with pytest.raises(InputError, match=r"pass QuantileForecast\(levels, values\) for a table of quantiles"):
+            call()
+
+
 def test_the_first_batches_are_learned_from_and_not_judged() -> None:
     y = [0.0, 0.0, 1.0, -1.0, 2.0, 0.0, 1.0, 1.0]
     stream = parity_stream(GaussianForecast(np.zeros(8), 1.0), y, by=[0, 1] * 4, batch=[1, 1, 2, 2, 3, 3, 4, 4])
@@ -310,6 +358,10 @@ def test_an_action_that_is_best_nowhere_is_never_taken_and_keeps_its_place() -> 
 # ------------------------------------------------------------------------------------------------------ what is refused
 
 
+def two():  # type: ignore[no-untyped-def]
+    return parity_stream([0.5, 0.4, 0.6], [1.0, 2.0, 1.0])
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -348,6 +400,16 @@ def test_an_action_that_is_best_nowhere_is_never_taken_and_keeps_its_place() -> 
         (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).judge(after=-1), "after must be"),
         (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).decide(LOSSES, actions=["a"]), "name every row"),
         (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0], n_levels=1), "n_levels"),
+        (lambda: GaussianForecast([1.0, 2.0], None), "mean and sd must both be given"),
+        (lambda: QuantileForecast([25, 50], [[1.0, 2.0]]), "divide them by 100"),
+        (lambda: parity_stream(np.full((3, 3), 0.5), [1.0, 2.0, 3.0]), "QuantileForecast"),
+        (lambda: parity_stream(GaussianForecast, [1.0, 2.0]), "forecast must be laws"),
+        (lambda: two().compare([OnlinePlatt()]), "by name"),
+        (lambda: two().compare({"base": OnlinePlatt()}), "choose another"),
+        (lambda: two().compare({"OPS": OnlinePlatt()})["nope"], "no row named 'nope': it has 'base', 'OPS'"),
+        (lambda: two().judge(OnlinePlatt), "OnlinePlatt is a class"),
+        (lambda: two().judge("OPS"), "must be one of calibrant.online, not 'OPS'"),
+        (lambda: two().judge(OnlineTemperature(2)), "rows of classes"),
         (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0, 1.0]), "y has 2"),
     ],
 )

@@ -124,7 +124,10 @@ def is_whole(value: object) -> bool:
     """Whether a parameter is a whole number, such as 10 or 1e4; True and False are not."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
-    return math.isfinite(value) and value == math.floor(value)
+    try:
+        return math.isfinite(value) and value == math.floor(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def refuse_names(call: str, **given: object) -> None:

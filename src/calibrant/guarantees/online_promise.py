@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
+
+IN_ORDER = "each outcome is learned before the next forecast"
+"""What every promise on a sequence rests on."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,19 @@ class OnlineCertificate:
     def __str__(self) -> str:
         """One sentence, and the assumptions if there are any."""
         where = "on average over its own draws" if self.expected else "on every sequence"
-        told = f"After {self.n_rows:,} rows {self.quantity} is at most {self.bound:.4g}, {where} ({self.theorem})."
+        bound = _rounded_up(self.bound)
+        told = f"After {self.n_rows:,} rows {self.quantity} is at most {bound}, {where} ({self.theorem})."
         return told + (f" It assumes that {'; that '.join(self.assumptions)}." if self.assumptions else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The promise as plain JSON."""
         return {**asdict(self), "assumptions": list(self.assumptions)}
+
+
+def _rounded_up(bound: float) -> str:
+    """Four digits, and never less than the bound."""
+    if not 0.0 < bound < math.inf:
+        return f"{bound:g}"
+    digit = 10.0 ** (math.floor(math.log10(bound)) - 3)
+    told = f"{bound:.4g}"
+    return told if float(told) >= bound else f"{float(told) + digit:.4g}"

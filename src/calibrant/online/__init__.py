@@ -9,6 +9,7 @@ from calibrant.online.classes import OnlineClasses, OnlineTemperature
 from calibrant.online.foster import Foster99, TwoChoices
 from calibrant.online.hedging import Hedging
 from calibrant.online.improper import Aioli
+from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.multi import MultiExpert
 from calibrant.online.newton import OnlineBeta, OnlinePlatt
 from calibrant.online.parity import ParityStream, parity_stream
@@ -19,8 +20,8 @@ from calibrant.online.predictive import (
     Predictive,
     QuantileForecast,
     SampleForecast,
-    quantile_calibration_error,
 )
+from calibrant.online.quantile_error import quantile_calibration_error
 from calibrant.online.regression import CalibratedRegression
 from calibrant.online.restarts import Restarting
 from calibrant.online.tracking import Tracking
@@ -36,6 +37,7 @@ __all__ = [
     "Foster99",
     "GaussianForecast",
     "Hedging",
+    "KernelForecaster",
     "MultiExpert",
     "OnlineBeta",
     "OnlineClasses",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from calibrant.maps import IdentityMap, Map
-from calibrant.online.base import KernelForecaster
+from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 
 
@@ -36,11 +36,15 @@ class AsIs(KernelForecaster):
     Examples
     --------
     >>> from calibrant.online import Tracking
-    >>> Tracking(AsIs()).learn_many([0.81, 0.83, 0.88, 0.84], [1, 0, 1, 0]).predict_one(0.85)
-    0.5
+    >>> model = AsIs().learn_many([0.81, 0.83], [1, 0])
+    >>> model.predict_one(0.85), model.n_rows, isinstance(Tracking(model).expert, AsIs)
+    (0.85, 2, True)
     """
 
     _factory: ClassVar[Factory] = as_is_steps
+
+    def __init__(self) -> None:
+        super().__init__()  # on no expert: the score is what it stands on
 
     def _begin(self) -> list[float]:
         return [0.0]

@@ -5,132 +5,23 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.class_names import first_names
-from calibrant.arrays.class_rows import check_class_scores, class_codes
-from calibrant.arrays.class_spread import SUM_TOLERANCE
-from calibrant.arrays.columns import check_length, is_whole
-from calibrant.arrays.keys import key_text, read_keys
-from calibrant.arrays.labels import label_column
 from calibrant.guarantees.certificates import Refusal
 from calibrant.maps import Map
-from calibrant.maps.classes import PerClassMap, SoftmaxMap, TopMap, check_classes
+from calibrant.maps.classes import PerClassMap, SoftmaxMap, TopMap
 from calibrant.notions import ClassWise, Confidence, Notion, Problem, TopLabel, as_notion
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.class_forecaster import ClassForecaster
 from calibrant.online.newton import CLAMP
 
 BINARY = (TopLabel.name, ClassWise.name, Confidence.name)
 """Notions that are a binary problem for each class, or one for all."""
-
-
-class ClassForecaster(Forecaster, abstract=True):
-    """A forecaster whose scores are rows of class probabilities and whose labels are classes.
-
-    Columns stand in the order of ``classes``; a frame is read by the names of its columns. A label is a class as text,
-    or as the whole number that its name spells; one that has no column is refused. Rows sum to 1; of logits pass the
-    softmax.
-
-    A subclass defines ``_predict_row`` and ``_learn_row`` on checked rows.
-    """
-
-    def __init__(self, classes: Sequence[Any] | int) -> None:
-        self.classes = _names(classes)
-        self._place = {name: j for j, name in enumerate(self.classes)}
-        self._seen = 0
-
-    @property
-    def n_rows(self) -> int:
-        """Rows learned so far."""
-        return self._seen
-
-    def predict_one(self, score: Sequence[float] | Any, features: Any = None) -> Any:
-        """What it says about one row, from what was learned so far; asking changes nothing."""
-        return self._predict_row(self._row(score), features)
-
-    def learn_one(self, score: Sequence[float] | Any, label: Any, features: Any = None) -> Self:
-        """Learn the class of one row."""
-        row, place = self._row(score), self._label_place(label)
-        self._learn_row(row, place, features)
-        self._seen += 1
-        return self
-
-    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """What it says about many rows, all from what was learned so far."""
-        matrix, sides = self._scores(scores), self._sides(features, scores)
-        said = [self._predict_row(row, f) for row, f in zip(matrix.tolist(), sides, strict=True)]
-        return np.array(said, dtype=np.float64).reshape(self._shape(len(matrix)))
-
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
-        """Learn the classes of many rows in their order."""
-        self.forecast_many(scores, labels, features)
-        return self
-
-    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the rows before it, then learn its class."""
-        matrix, places = self._scores(scores), self._labels(labels, scores)
-        said = []
-        for row, place, f in zip(matrix.tolist(), places.tolist(), self._sides(features, scores), strict=True):
-            said.append(self._predict_row(row, f))
-            self._learn_row(row, place, f)
-        self._seen += len(matrix)
-        return np.array(said, dtype=np.float64).reshape(self._shape(len(matrix)))
-
-    def _predict_row(self, row: list[float], features: Any) -> Any:
-        raise NotImplementedError
-
-    def _learn_row(self, row: list[float], place: int, features: Any) -> None:
-        raise NotImplementedError
-
-    def _shape(self, n: int) -> tuple[int, ...]:
-        return n, len(self.classes)
-
-    def _row(self, score: Any) -> list[float]:
-        row = [float(x) for x in score]
-        if len(row) != len(self.classes):
-            raise InputError(f"the row has {len(row)} scores but there are {len(self.classes)} classes: pass one each")
-        if not (min(row) >= 0.0 and max(row) <= 1.0 and abs(sum(row) - 1.0) < 0.5 * SUM_TOLERANCE):
-            row = self._scores([row])[0].tolist()  # the rule for matrices, and its sentences
-        return row
-
-    def _label_place(self, label: Any) -> int:
-        place = self._place.get(label) if isinstance(label, str) else self._place.get(key_text(label, "label") or "")
-        if place is None:
-            known = first_names(self.classes)
-            raise InputError(f"label is the class {label!r}, which no column is for (classes are {known})")
-        return place
-
-    def _scores(self, scores: ArrayLike) -> Floats:
-        matrix = np.asarray(check_class_scores(scores, self.classes, "probability")[0], dtype=np.float64)
-        if np.isnan(matrix).any():
-            raise InputError("scores has missing values: leave these rows out, since nothing can be learned from them")
-        return matrix
-
-    def _labels(self, labels: ArrayLike, scores: ArrayLike) -> NDArray[Any]:
-        n = len(scores)  # type: ignore[arg-type]
-        target = label_column(labels, "labels")
-        check_length(target, "labels", n)
-        return class_codes(read_keys(target, "labels"), self.classes, "labels")
-
-    def _sides(self, features: ArrayLike | None, scores: ArrayLike) -> Sequence[Any]:
-        n = len(scores)  # type: ignore[arg-type]
-        if features is None:
-            return [None] * n
-        rows = np.asarray(features, dtype=np.float64)
-        if rows.ndim != 2 or len(rows) != n:
-            raise InputError(f"features must have one row for each of the {n} scores, not the shape {rows.shape}")
-        return rows  # type: ignore[return-value]
-
-    def _numbers(self) -> list[float]:
-        return [float(self._seen)]
-
-    def _resume(self, numbers: list[float]) -> None:
-        self._seen = int(numbers[0])
 
 
 class OnlineClasses(ClassForecaster):
@@ -156,7 +47,8 @@ class OnlineClasses(ClassForecaster):
 
     Notes
     -----
-    Edge: a class that was never predicted keeps the forecaster as it came.
+    Edge: a class that was never predicted keeps the forecaster as it came. Each copy has draws of its own, if it has
+    any, so that what one class was told gives nothing away about the next forecast of another.
     Guarantee: that of the forecaster holds for each class on the rows of its problem: ``experts[k].certificate()``.
     Memory: one copy for each class, whatever the length of the stream.
     Cost: top-label and confidence learn one copy a row, class-wise all of them.
@@ -172,6 +64,8 @@ class OnlineClasses(ClassForecaster):
     ('cat', 0.742, 0.8)
     """
 
+    passes_features: ClassVar[bool] = True
+
     def __init__(
         self, forecaster: Forecaster, classes: Sequence[Any] | int, notion: Notion | str = "top-label"
     ) -> None:
@@ -183,13 +77,18 @@ class OnlineClasses(ClassForecaster):
         self._own(*(copy.deepcopy(forecaster) for _ in range(copies)))
 
     @property
+    def takes_features(self) -> bool:  # type: ignore[override]
+        """Whether the copies need features beside the score."""
+        return self.expert.takes_features
+
+    @property
     def _by_column(self) -> bool:
         return self.notion.name == ClassWise.name
 
-    def named(self, score: Sequence[float]) -> str:
-        """The class with the largest probability in a row, which a top-label forecast is about."""
+    def named(self, score: Sequence[float]) -> Any:
+        """The class with the largest probability in a row, as it was given, which a top-label forecast is about."""
         row = self._row(score)
-        return self.classes[row.index(max(row))]
+        return self._values[row.index(max(row))]
 
     def _predict_row(self, row: list[float], features: Any) -> Any:
         if self._by_column:
@@ -266,7 +165,7 @@ class OnlineClasses(ClassForecaster):
         return Refusal("a promise is about the rows of one class: ask experts[k].certificate() of each")
 
     def _parameters(self) -> dict[str, Any]:
-        return {"classes": list(self.classes), "notion": self.notion.name}
+        return {"classes": self._labels_given(), "notion": self.notion.name}
 
     @classmethod
     def _build(cls, experts: Sequence[Forecaster], parameters: dict[str, Any]) -> Forecaster:
@@ -320,6 +219,9 @@ class OnlineTemperature(ClassForecaster):
         self, classes: Sequence[Any] | int, *, gamma: float = 0.1, rho: float = 100.0, radius: float = 100.0
     ) -> None:
         super().__init__(classes)
+        for name, value in (("gamma", gamma), ("rho", rho), ("radius", radius)):
+            if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+                raise InputError(f"{name} must be a number, not {value!r}")
         if not (gamma > 0.0 and rho > 0.0 and radius >= 1.0 and math.isfinite(gamma * rho * radius)):
             raise InputError("gamma and rho must be above 0, and radius at least 1, which the model as it is needs")
         self.gamma, self.rho, self.radius = float(gamma), float(rho), float(radius)
@@ -350,28 +252,24 @@ class OnlineTemperature(ClassForecaster):
         return SoftmaxMap(self.classes, np.array([self.slope]), np.zeros(0), "probability", CLAMP)
 
     def _parameters(self) -> dict[str, Any]:
-        return {"classes": list(self.classes), "gamma": self.gamma, "rho": self.rho, "radius": self.radius}
+        return {"classes": self._labels_given(), "gamma": self.gamma, "rho": self.rho, "radius": self.radius}
 
     def _numbers(self) -> list[float]:
         return [float(self._seen), self.slope, self._matrix]
 
+    def _check(self, numbers: list[float]) -> None:
+        super()._check(numbers)
+        seen, slope, matrix = numbers
+        # A gradient is a difference of a logarithm and a mean of logarithms, which are held at that of the clamp.
+        most = (self.rho + seen * math.log(CLAMP) ** 2) * (1.0 + 1e-6)
+        if not (1.0 / self.radius <= slope <= self.radius and self.rho <= matrix <= most) or (
+            not seen and slope != 1.0
+        ):
+            raise InputError("the state's slope is such as no stream leads to: was it changed by hand?")
+
     def _resume(self, numbers: list[float]) -> None:
         super()._resume(numbers)
         self.slope, self._matrix = float(numbers[1]), float(numbers[2])
-
-
-def _names(classes: Sequence[Any] | int) -> tuple[str, ...]:
-    listed: list[Any] = []
-    if is_whole(classes):
-        listed = list(range(int(classes)))  # type: ignore[arg-type]
-    elif isinstance(classes, list | tuple | range | np.ndarray):
-        listed = list(classes)
-    if len(listed) < 2:
-        raise InputError(f"classes must name two classes or more, or be their number, not {classes!r}")
-    try:
-        return check_classes(tuple(key_text(value, "classes") or "" for value in listed))
-    except ValueError as error:
-        raise InputError(f"classes: {error}") from None
 
 
 def _part(problem: Problem, sides: NDArray[Any] | None) -> NDArray[Any] | None:

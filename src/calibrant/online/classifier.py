@@ -8,12 +8,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError
 from calibrant.calibrators.classifier import ScoringClassifier, check_two
 from calibrant.numerics import expit
 from calibrant.online.base import Forecaster
+from calibrant.online.binary import one_score_forecaster
 from calibrant.online.newton import OnlinePlatt
 
 
@@ -30,7 +32,9 @@ class OnlineClassifier(ScoringClassifier):
     forecaster
         Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied.
     prefit : bool, default=False
-        Whether the model is fitted already and stays as it is. Otherwise it needs ``partial_fit``.
+        Whether the model is fitted already and stays as it is. Otherwise it needs ``partial_fit``. A model in
+        scikit-learn's ``FrozenEstimator`` is prefit in any case; put it there if this classifier is to be cloned, as
+        cross-validation does, since a clone of the bare model is not fitted.
 
     Attributes
     ----------
@@ -39,8 +43,12 @@ class OnlineClassifier(ScoringClassifier):
 
     Notes
     -----
-    Edge rules: the first batch has no score, since nothing is fitted yet, so that only the model learns it.
-    Guarantee: that of the forecaster, for the rows in the order given.
+    Edge rules: the first batch has no score, since nothing is fitted yet, so that only the model learns it. A prefit
+    model is ready before the first outcome: its forecasts are then those of the forecaster as it starts.
+    Guarantee: that of the forecaster where batches are single rows, each learned before the next is forecast. In larger
+    batches all rows are forecast before any is learned, of which no certificate speaks.
+    Cost: one score of the model and one forecast per row and call.
+    Reference: 002 section 6.1, with a model that learns too.
 
     Examples
     --------
@@ -62,7 +70,8 @@ class OnlineClassifier(ScoringClassifier):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Forget everything and begin with one batch, of which only a prefit model's calibration is learned."""
-        self.__dict__.pop("forecaster_", None)
+        for name in ("forecaster_", "estimator_", "classes_"):
+            self.__dict__.pop(name, None)
         return self.partial_fit(X, y)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -71,15 +80,19 @@ class OnlineClassifier(ScoringClassifier):
         if first:
             self._start(y, classes)
         labels = self._binary(np.asarray(y))
-        if self.prefit or not first:
+        if self._frozen or not first:
             self.forecaster_.learn_many(self._probabilities(X), labels)
-        if not self.prefit:
+        if not self._frozen:
             known = {"classes": self.classes_} if first else {}
             self.estimator_.partial_fit(X, y, **known)
         return self
 
-    def _start(self, y: ArrayLike, classes: ArrayLike | None) -> None:
-        if self.prefit:
+    @property
+    def _frozen(self) -> bool:
+        return self.prefit or isinstance(self.estimator, FrozenEstimator)
+
+    def _start(self, y: ArrayLike | None, classes: ArrayLike | None) -> None:
+        if self._frozen:
             check_is_fitted(self.estimator)
             named = self.estimator.classes_
         else:
@@ -89,9 +102,10 @@ class OnlineClassifier(ScoringClassifier):
             named = np.unique(np.asarray(y if classes is None else classes))
         found = np.asarray(named)
         check_two(found)
-        self.estimator_ = self.estimator if self.prefit else clone(self.estimator)
+        given = OnlinePlatt() if self.forecaster is None else one_score_forecaster(self.forecaster)
+        self.estimator_ = self.estimator if self._frozen else clone(self.estimator)
         self.classes_ = found
-        self.forecaster_ = OnlinePlatt() if self.forecaster is None else copy.deepcopy(self.forecaster)
+        self.forecaster_ = copy.deepcopy(given)
 
     def _binary(self, y: NDArray[Any]) -> NDArray[np.float64]:
         unknown = set(np.unique(y).tolist()) - set(self.classes_.tolist())
@@ -105,6 +119,19 @@ class OnlineClassifier(ScoringClassifier):
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities, one column per entry of ``classes_``."""
-        check_is_fitted(self, "forecaster_")
-        p = self.forecaster_.predict_many(self._probabilities(X))
+        ready = self._ready()
+        p = ready.forecaster_.predict_many(ready._probabilities(X))
         return np.asarray(np.column_stack([1.0 - p, p]))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class of the larger calibrated probability; the first one at exactly one half."""
+        return super(OnlineClassifier, self._ready()).predict(X)
+
+    def _ready(self) -> Self:
+        """Itself; before the first outcome, which may come weeks later, a prefit model with the forecaster's start."""
+        if self._frozen and not hasattr(self, "forecaster_"):
+            ready = copy.copy(self)
+            ready._start(None, None)
+            return ready
+        check_is_fitted(self, "forecaster_")
+        return self

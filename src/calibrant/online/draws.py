@@ -1,39 +1,99 @@
-"""Random numbers that are a function of a seed and of the row's place, the same in plain Python and compiled."""
+"""Random numbers that are a function of a secret key and of the row's place, the same in plain Python and compiled."""
 
 from __future__ import annotations
 
-from calibrant.online.kernels import Jit, Step
+import secrets
+from typing import Any
+
+from calibrant.arrays import InputError
+from calibrant.online.kernels import Jit, Step, plain
+from calibrant.online.widths import whole_in
 
 WORD = 0xFFFFFFFF
-"""Hashes are whole numbers of 32 bits."""
+"""Words are whole numbers of 32 bits."""
 
-SEEDS = 2**32
+SEEDS = 2**64
 """Seeds lie below this."""
 
+ROUND_KEY, BRANCH = (0x63616C69, 0x6272616E), 0x80000000
+"""The key under which seeds become keys; and the upper word of places that no row has, under which keys branch."""
 
-def draw_steps(jit: Jit) -> Step:
-    """``uniform(seed, place)``: a number in [0, 1) with 53 random bits.
+Key = tuple[int, int]
 
-    Both are whole numbers. Each bit comes from a hash of 32 bits (lowbias32, with the constants of Wellons' search),
-    fed with the seed, the two halves of the place, and the number of the word. Python's integers are cut to 32 bits by
-    the mask; compiled ones wrap at 64 bits first, which leaves the lower 32 as they are, so both give the same number.
-    It serves simulations and hedging, not cryptography.
+
+def hash_steps(jit: Jit) -> Step:
+    """``words(a, b, low, high)``: the 64 bits, as two words, of HalfSipHash-2-4 under the key (a, b) of two words.
+
+    The message is the eight bytes of two words. Python's integers are cut to 32 bits by the mask; compiled ones have 64
+    bits, which no step exceeds, so both give the same words.
+    Reference: Aumasson and Bernstein 2012, in the form for words of 32 bits.
     """
 
     @jit
-    def mix(x: int) -> int:
-        x ^= x >> 16
-        x = (x * 0x7FEB352D) & WORD
-        x ^= x >> 15
-        x = (x * 0x846CA68B) & WORD
-        return x ^ (x >> 16)
+    def turn(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+        v0 = (v0 + v1) & WORD
+        v1 = (((v1 << 5) & WORD) | (v1 >> 27)) ^ v0
+        v2 = (v2 + v3) & WORD
+        v3 = (((v3 << 8) & WORD) | (v3 >> 24)) ^ v2
+        v0 = ((((v0 << 16) & WORD) | (v0 >> 16)) + v3) & WORD
+        v3 = (((v3 << 7) & WORD) | (v3 >> 25)) ^ v0
+        v2 = (v2 + v1) & WORD
+        v1 = (((v1 << 13) & WORD) | (v1 >> 19)) ^ v2
+        return v0, v1, ((v2 << 16) & WORD) | (v2 >> 16), v3
 
     @jit
-    def uniform(seed: int, place: int) -> float:
-        h = mix((seed + 0x9E3779B9) & WORD)
-        h = mix(h ^ (place & WORD))
-        h = mix((h + (place >> 32) + 0x85EBCA6B) & WORD)
-        high, low = mix(h ^ 0x27D4EB2F), mix((h + 0x165667B1) & WORD)
+    def words(a: int, b: int, low: int, high: int) -> tuple[int, int]:
+        v0, v1, v2, v3 = a, b ^ 0xEE, a ^ 0x6C796765, b ^ 0x74656462
+        for word in (low, high, 0x08000000):  # the message, and its length of 8 bytes in the uppermost byte
+            v3 ^= word
+            v0, v1, v2, v3 = turn(v0, v1, v2, v3)
+            v0, v1, v2, v3 = turn(v0, v1, v2, v3)
+            v0 ^= word
+        v2 ^= 0xEE
+        for _ in range(4):
+            v0, v1, v2, v3 = turn(v0, v1, v2, v3)
+        first = v1 ^ v3
+        v1 ^= 0xDD
+        for _ in range(4):
+            v0, v1, v2, v3 = turn(v0, v1, v2, v3)
+        return first, v1 ^ v3
+
+    return words
+
+
+def draw_steps(jit: Jit) -> Step:
+    """``uniform(a, b, place)``: a number in [0, 1) with 53 bits, which nobody can tell without the key (a, b).
+
+    All are whole numbers, a and b below 2^32 and the place below 2^53. Nor do draws that were seen give the others away
+    while HalfSipHash holds: a search has 2^64 keys to try.
+    """
+    words = hash_steps(jit)
+
+    @jit
+    def uniform(a: int, b: int, place: int) -> float:
+        high, low = words(a, b, place & WORD, place >> 32)
         return float((high >> 5) * 67108864 + (low >> 6)) / 9007199254740992.0
 
     return uniform
+
+
+_words = hash_steps(plain)
+
+
+def key_of(random_state: Any) -> Key:
+    """The key of a seed: one that nobody knows for None, and always the same one for a whole number."""
+    if random_state is None:
+        return secrets.randbits(32), secrets.randbits(32)
+    if not whole_in(random_state, 0, SEEDS - 1):
+        raise InputError(f"random_state must be None or a whole number from 0 to 2**64 - 1, not {random_state!r}")
+    return _of_words(ROUND_KEY, int(random_state) & WORD, int(random_state) >> 32)
+
+
+def branch_of(key: Key, place: int) -> Key:
+    """The key of the copy in this place: what it draws tells nothing of the draws under the key, or of other copies."""
+    return _of_words(key, place & WORD, BRANCH)
+
+
+def _of_words(key: Key, low: int, high: int) -> Key:
+    first, second = _words(*key, low, high)
+    return first, second

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.online.game_bounds import hedged_error, judged_error, promise
-from calibrant.online.hedging import BOTH, IN_ORDER, MEANS, UNSEEN, CalibrationGame, Shares, kind_of, seed_of
-from calibrant.online.widths import Epsilon, bins_of
+from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
+from calibrant.online.draws import key_of
+from calibrant.online.game_bounds import hedged_error, judged_error, promises
+from calibrant.online.hedging import BETTER, BOTH, MEANS, UNSEEN, CalibrationGame, Shares, kind_of
+from calibrant.online.widths import Epsilon, bins_of, rows_of
 
 
 class Foster99(CalibrationGame):
@@ -25,13 +26,18 @@ class Foster99(CalibrationGame):
     Parameters
     ----------
     epsilon
-        Width of a bin, 1/m, or ``"auto"``: the m with the least bound after ``horizon`` rows, of the order of T^(-1/3).
+        Width of a bin, 1/m, m at most 2,000, or ``"auto"``: the m with the least bound after ``horizon`` rows, of the
+        order of T^(-1/3).
     shares
         ``"totals"`` weighs by totals as above, which is Blackwell's strategy and what the proof of the calibration
         bound needs. ``"means"`` divides excess and deficit by the number of rows first, as 002 section 6.C prints it;
         its calibration bound has a logarithm more.
+    horizon
+        Rows that will come, for ``epsilon="auto"`` only.
     random_state
-        Seed of the draws; keep it from an adversary.
+        None takes a secret key for the draws, which the state keeps; a whole number gives the same draws in every run.
+        An adversary must know neither. Two forecasters with one number draw alike, so whoever sees one of them knows
+        the other.
 
     Notes
     -----
@@ -46,7 +52,7 @@ class Foster99(CalibrationGame):
     >>> f99.predict_one(0.5)
     0.35
     >>> print(f99.certificate(10_000))  # doctest: +ELLIPSIS
-    After 10,000 rows the calibration error in bins of width 0.1 is at most 0.07846, on average over its own draws ...
+    After 10,000 rows the calibration error in bins of width 0.1 is at most 0.07847, on average over its own draws ...
     """
 
     def __init__(
@@ -55,11 +61,12 @@ class Foster99(CalibrationGame):
         epsilon: Epsilon = 0.1,
         shares: Shares = "totals",
         horizon: int | None = None,
-        random_state: int = 0,
+        random_state: int | None = None,
     ) -> None:
-        self._kind, self._seed = kind_of(shares), seed_of(random_state)
-        self.epsilon, self.shares, self.horizon, self.random_state = epsilon, shares, horizon, int(random_state)
-        self.n_bins = bins_of(epsilon, horizon, self._error)
+        self._kind, self._key = kind_of(shares), key_of(random_state)
+        self.epsilon, self.shares, self.horizon = epsilon, shares, rows_of(horizon)
+        self.random_state = None if random_state is None else int(random_state)
+        self.n_bins = bins_of(epsilon, self.horizon, self._error)
         super().__init__()
 
     def _parameters(self) -> dict[str, Any]:
@@ -73,12 +80,11 @@ class Foster99(CalibrationGame):
     def _error(self, m: int, n: int) -> float:
         return hedged_error(m, m, n, means=self._kind == MEANS)
 
-    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """The promise on the calibration error, where it says something after ``n_rows`` rows."""
-        n, m = self._check_rows(n_rows), self.n_bins
+    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+        m = self.n_bins
         quantity = f"the calibration error in bins of width {1 / m:g}"
         constant = ", with a logarithm in place of 2" if self._kind == MEANS else ", with a smaller constant"
-        return promise(n, True, (IN_ORDER, UNSEEN), ((quantity, self._error(m, n), "Gupta 2023, 6.27" + constant),))
+        return promises(n, True, (IN_ORDER, UNSEEN), ((quantity, self._error(m, n), "Gupta 2023, 6.27" + constant),))
 
 
 class TwoChoices(CalibrationGame):
@@ -91,12 +97,18 @@ class TwoChoices(CalibrationGame):
     .. math:: \sum_i \Bigl|\frac1T \sum_{t:\, p_t = M_i} (M_i - y_t)\Bigr| \le \frac{\epsilon}{2} + \frac{m}{T}
               \quad\text{for the judged forecasts } p_t.
 
-    ``epsilon`` is the width of a bin, 1/m, as everywhere in this package (chapter 8 of 002 calls half of it epsilon);
-    ``"auto"`` takes the m with the least bound after ``horizon`` rows.
+    Parameters
+    ----------
+    epsilon
+        Width of a bin, 1/m, as everywhere in this package (chapter 8 of 002 calls half of it epsilon), m at most 2,000;
+        ``"auto"`` takes the m with the least bound after ``horizon`` rows.
+    horizon
+        Rows that will come, for ``epsilon="auto"`` only.
 
     Notes
     -----
-    What is promised is about :meth:`judged_one`, the end of :meth:`predict_interval` that is nearer to the outcome.
+    What is promised is about the better of its two neighbouring forecasts, chosen when the outcome is known: the end of
+    :meth:`predict_interval` that is nearer to the outcome (:meth:`judged_one`, :meth:`judged_many`).
     ``predict_one`` gives the middle of the interval, as a summary: it is a deterministic point forecast, and nothing is
     promised of it.
     Guarantee: :meth:`certificate`, on every sequence of outcomes in [0, 1], whatever the adversary sees.
@@ -114,16 +126,15 @@ class TwoChoices(CalibrationGame):
     _kind = BOTH
 
     def __init__(self, *, epsilon: Epsilon = 0.1, horizon: int | None = None) -> None:
-        self.epsilon, self.horizon = epsilon, horizon
-        self.n_bins = bins_of(epsilon, horizon, lambda m, n: 0.5 / m + judged_error(m, 1, n))
+        self.epsilon, self.horizon = epsilon, rows_of(horizon)
+        self.n_bins = bins_of(epsilon, self.horizon, lambda m, n: 0.5 / m + judged_error(m, 1, n))
         super().__init__()
 
     def _parameters(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon, "horizon": self.horizon}
 
-    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """The promise on the calibration error of the judged forecasts, where it says something."""
-        n, m = self._check_rows(n_rows), self.n_bins
-        quantity = f"the calibration error of the judged forecasts in bins of width {1 / m:g}"
+    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+        m = self.n_bins
+        quantity = f"the calibration error in bins of width {1 / m:g} {BETTER}"
         bound = 0.5 / m + judged_error(m, 1, n)
-        return promise(n, False, (IN_ORDER,), ((quantity, bound, "Gupta 2023, 8.5, with a smaller constant"),))
+        return promises(n, False, (IN_ORDER,), ((quantity, bound, "Gupta 2023, 8.5, with a smaller constant"),))

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 
+ULPS = 1.0 + 2.0**-50
+"""Bounds that a sequence attains are wider by this factor, since both sides are rounded."""
+
 
 def mean_regret(cells: int, n_rows: int) -> float:
     """Loss per row, in Brier score, of learning a mean in each cell against knowing it: K (1 + log(T/K)) / T."""
@@ -15,6 +18,14 @@ def mean_regret(cells: int, n_rows: int) -> float:
         return math.inf
     used = min(cells, n_rows)
     return used * (1.0 + math.log(n_rows / used)) / n_rows
+
+
+def prior_regret(m: int, n_rows: int, prior: float) -> float:
+    """The same in m bins of width 1/m, where ``prior`` rows at the mid-point of a bin count beforehand."""
+    if prior == 0.0 or n_rows == 0:
+        return mean_regret(m, n_rows)
+    farthest = 7.0 * m / 12.0  # at least the sum over the bins of the squared distance from mid-point to farther end
+    return (prior * farthest + m * math.log1p(n_rows / (m * (prior + 0.5)))) / n_rows
 
 
 def lost_by_binning(m: int) -> float:
@@ -47,13 +58,21 @@ def judged_error(m: int, blocks: int, n_rows: int) -> float:
     return blocks * farthest / m / n_rows
 
 
-def promise(
+def promises(
     n_rows: int, expected: bool, assumptions: tuple[str, ...], rows: Sequence[tuple[str, float, str]]
 ) -> tuple[OnlineCertificate, ...]:
-    """Certificates of those (quantity, bound, theorem) that say something: all these quantities are at most 1."""
-    return tuple(OnlineCertificate(q, b, n_rows, expected, assumptions, t) for q, b, t in rows if b < 1.0)
+    """One for each (quantity, bound, theorem), the main one first, whether it says something or not."""
+    return tuple(OnlineCertificate(q, b * ULPS, n_rows, expected, assumptions, t) for q, b, t in rows)
 
 
-def first_of(found: tuple[OnlineCertificate, ...]) -> OnlineCertificate | Refusal:
-    """The main certificate, or why there is none."""
-    return found[0] if found else Refusal("the bounds say nothing after so few rows: pass n_rows to see what more give")
+def telling(found: tuple[OnlineCertificate, ...]) -> tuple[OnlineCertificate, ...]:
+    """Those that say something: all these quantities are at most 1."""
+    return tuple(each for each in found if each.bound < 1.0)
+
+
+def main_of(found: tuple[OnlineCertificate, ...]) -> OnlineCertificate | Refusal:
+    """The main one, or why there is none; never one on another quantity in its place."""
+    if found[0].bound < 1.0:
+        return found[0]
+    quantity = found[0].quantity.rstrip(",")
+    return Refusal(f"the bound on {quantity} says nothing after so few rows: pass n_rows to see what more give")

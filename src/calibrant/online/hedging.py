@@ -8,27 +8,52 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster, KernelForecaster
-from calibrant.online.draws import SEEDS, draw_steps
-from calibrant.online.game_bounds import first_of, hedged_brier, hedged_error, judged_error, lost_by_binning, promise
+from calibrant.online.base import Forecaster
+from calibrant.online.draws import WORD, Key, branch_of, draw_steps, key_of
+from calibrant.online.game_bounds import (
+    hedged_brier,
+    hedged_error,
+    judged_error,
+    lost_by_binning,
+    main_of,
+    promises,
+    telling,
+)
+from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
-from calibrant.online.widths import Epsilon, bin_steps, bins_of, check_cells
+from calibrant.online.widths import (
+    ENOUGH_TO_TELL,
+    MOST_GAMES,
+    Epsilon,
+    bin_steps,
+    bins_of,
+    check_cells,
+    check_settings,
+    rows_of,
+    warn_if_crowded,
+    whole_in,
+)
 
 Rule = Literal["foster99", "two-choices"]
 Shares = Literal["totals", "means"]
 
-BINS, SEED, KIND, FIRST = 1, 2, 3, 4
-"""Places of m, the seed, the kind of game, and the first block: m counts, then m sums of outcomes, and so on."""
+BINS, KIND, KEY, FIRST = 1, 2, 3, 5
+"""Places of m, the kind of game, the two words of the key, and the first block: m counts, then m sums, and so on."""
 
 BOTH, TOTALS, MEANS = 0.0, 1.0, 2.0
 """Kinds: both forecasts are given; one is drawn by total excess and deficit, or by the means of these."""
 
-IN_ORDER = "each outcome is learned before the next forecast"
-UNSEEN = "no outcome depends on the draw of its own row, so that random_state is not known to an adversary"
+UNSEEN = (
+    "no outcome depends on the draw of its own row, for which the key (random_state) must stay secret, and the state "
+    "with it"
+)
+BETTER = (
+    "of the better of its two neighbouring forecasts, chosen when the outcome is known (judged_many; nothing is "
+    "promised of predict_one),"
+)
 
 
 def game_steps(jit: Jit) -> tuple[Step, Step]:
@@ -82,7 +107,7 @@ def hedging_steps(jit: Jit, *below: Step) -> tuple[Step, Step]:
 
     @jit
     def drawn(s: Any, block: int, m: int, i: int, j: int) -> int:
-        if i == j or uniform(int(s[SEED]), int(s[SEEN])) < lower_share(s, block, m, i, j):
+        if i == j or uniform(int(s[KEY]), int(s[KEY + 1]), int(s[SEEN])) < lower_share(s, block, m, i, j):
             return i
         return j
 
@@ -155,15 +180,34 @@ class CalibrationGame(KernelForecaster, abstract=True):
     _factory: ClassVar[Factory] = hedging_steps
     n_bins: int
     _kind: float
-    _seed: int = 0
+    _key: Key = (0, 0)
+    _look = ENOUGH_TO_TELL
 
     def _begin(self) -> list[float]:
         blocks = self.n_bins if self.experts else 1
-        return [0.0, float(self.n_bins), float(self._seed), self._kind] + [0.0] * (2 * self.n_bins * blocks)
+        settings = [0.0, float(self.n_bins), self._kind, float(self._key[0]), float(self._key[1])]
+        return settings + [0.0] * (2 * self.n_bins * blocks)
 
-    def _resume(self, numbers: list[float]) -> None:
-        check_cells(numbers, self._held, FIRST, self.n_bins)
-        super()._resume(numbers)
+    def _check(self, numbers: list[float]) -> None:
+        """The key may be another one: the state of a copy has a branch of the first."""
+        super()._check(numbers)
+        check_settings(numbers[BINS:KEY], [self.n_bins, self._kind])
+        key = numbers[KEY:FIRST]
+        if not all(whole_in(word, 0, WORD) for word in key) or (self._kind == BOTH and any(key)):
+            raise InputError("the state's key is no two words of 32 bits: was it changed by hand?")
+        check_cells(numbers, FIRST, self.n_bins, whole=not self.bounded_outcomes)
+
+    def _branch(self, place: int) -> None:
+        super()._branch(place)
+        if self._kind != BOTH:
+            a, b = branch_of((int(self._held[KEY]), int(self._held[KEY + 1])), place)
+            self._held[KEY:FIRST] = [float(a), float(b)]
+
+    def _notice(self) -> None:
+        if self.experts and self._held[SEEN] >= self._look:
+            m = self.n_bins
+            counts = [sum(self._held[at : at + m]) for at in range(FIRST, len(self._held), 2 * m)]
+            self._look = warn_if_crowded(counts, m, type(self).__name__)
 
     def _pair(self, score: float) -> tuple[int, int, int]:
         """The block of the row, and the places of its two forecasts."""
@@ -201,18 +245,23 @@ class CalibrationGame(KernelForecaster, abstract=True):
 
     def judged_many(self, scores: ArrayLike, labels: ArrayLike) -> Floats:
         """As ``forecast_many``, with the forecasts that are judged: each from the outcomes before it, then learned."""
-        out = np.empty(np.size(scores))
-        for i, (x, y, _) in enumerate(self._rows(scores, labels, None)):
-            out[i] = self.judged_one(x, y)
+        out = []
+        for x, y, _ in self._rows(scores, labels, None):
+            out.append(self.judged_one(x, y))
             self.learn_one(x, y)
-        return out
+        self._notice()
+        return np.array(out, dtype=np.float64)
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         """The promise on the calibration error in bins of width epsilon after ``n_rows`` rows."""
-        return first_of(self.certificates(n_rows))
+        return main_of(self._promises(self._check_rows(n_rows)))
 
     def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """All promises that say something after ``n_rows`` rows, the one on calibration first."""
+        """All promises that say something after ``n_rows`` rows, the one on calibration first if it does."""
+        return telling(self._promises(self._check_rows(n_rows)))
+
+    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+        """All promises after n rows, the one on calibration first."""
         raise NotImplementedError
 
 
@@ -221,13 +270,6 @@ def kind_of(shares: Shares) -> float:
     if shares not in ("totals", "means"):
         raise InputError(f"shares must be 'totals' or 'means', not {shares!r}")
     return MEANS if shares == "means" else TOTALS
-
-
-def seed_of(random_state: int) -> int:
-    """A seed that the draws can take."""
-    if not is_whole(random_state) or not 0 <= random_state < SEEDS:
-        raise InputError(f"random_state must be a whole number from 0 to 2**32 - 1, not {random_state!r}")
-    return int(random_state)
 
 
 class Hedging(CalibrationGame):
@@ -243,20 +285,26 @@ class Hedging(CalibrationGame):
     Parameters
     ----------
     expert
-        Any forecaster; a copy is taken.
+        Any forecaster; a copy is taken, with draws of its own if it draws.
     epsilon
-        Width of a bin, or ``"auto"``: the m with the least bound on the calibration error after ``horizon`` rows, of
-        the order of T^(-1/4) for a draw and T^(-1/3) for two choices.
+        Width of a bin, 1/m, m at most 1,000, in units of probability: all scores whose expert forecast lies in one bin
+        get one number, and forecasts are mid-points of bins. For events rarer than a few per cent take about a tenth of
+        the base rate, or the expert alone. ``"auto"`` is the m with the least bound on the calibration error after
+        ``horizon`` rows, of the order of T^(-1/4) for a draw and T^(-1/3) for two choices.
     rule
         ``"foster99"`` draws; ``"two-choices"`` is deterministic: see :meth:`judged_one` for what is judged.
     shares
         How a draw weighs its two forecasts; see :class:`Foster99`.
+    horizon
+        Rows that will come, for ``epsilon="auto"`` only.
     random_state
-        Seed of the draws. The draw of a row is a function of the seed and of the number of rows learned, so that asking
-        twice gives the same; keep the seed from an adversary.
+        None takes a secret key for the draws; it is kept in the state, so keep that from an adversary too. A whole
+        number gives the same draws in every run, for tests and studies; one that can be guessed is no secret. The draw
+        of a row is a function of the key and of the number of rows learned, so that asking twice gives the same.
 
     Notes
     -----
+    Outcomes are 0 or 1, with two choices too (:class:`TwoChoices` takes [0, 1]).
     Guarantee: :meth:`certificates`, on average over the draws (Foster) or on every sequence (two choices). The forecast
     of a row has to be followed by its outcome before the next forecast; rows asked together share one draw.
     Cost: 2 m^2 numbers; a row costs the expert's step and a walk from the expert's bin to that of the forecast.
@@ -281,14 +329,16 @@ class Hedging(CalibrationGame):
         rule: Rule = "foster99",
         shares: Shares = "totals",
         horizon: int | None = None,
-        random_state: int = 0,
+        random_state: int | None = None,
     ) -> None:
         if rule not in ("foster99", "two-choices"):
             raise InputError(f"rule must be 'foster99' or 'two-choices', not {rule!r}")
-        self._kind, self._seed = BOTH if rule == "two-choices" else kind_of(shares), seed_of(random_state)
-        self.epsilon, self.rule, self.shares = epsilon, rule, shares
-        self.horizon, self.random_state = horizon, int(random_state)
-        self.n_bins = bins_of(epsilon, horizon, self._error)
+        self._kind, key = BOTH if rule == "two-choices" else kind_of(shares), key_of(random_state)
+        if self._kind != BOTH:
+            self._key = key
+        self.epsilon, self.rule, self.shares, self.horizon = epsilon, rule, shares, rows_of(horizon)
+        self.random_state = None if random_state is None else int(random_state)
+        self.n_bins = bins_of(epsilon, self.horizon, self._error, MOST_GAMES)
         super().__init__(expert)
 
     def _parameters(self) -> dict[str, Any]:
@@ -305,18 +355,16 @@ class Hedging(CalibrationGame):
             return 0.5 / m + judged_error(m, m, n)
         return hedged_error(m, m * m, n, means=self._kind == MEANS)
 
-    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """All promises that say something after ``n_rows`` rows, the one on calibration first."""
-        n, m = self._check_rows(n_rows), self.n_bins
+    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+        m = self.n_bins
         width = f"bins of width {1 / m:g}"
         error = self._error(m, n)
         if self._kind == BOTH:
-            judged = f"the calibration error of the judged forecasts in {width}"
             theorem = "Gupta 2023, 8.5 in each bin of the expert, with a smaller constant"
-            return promise(n, False, (IN_ORDER,), ((judged, error, theorem),))
+            return promises(n, False, (IN_ORDER,), ((f"the calibration error in {width} {BETTER}", error, theorem),))
         gap = hedged_brier(m, m * m, n, means=self._kind == MEANS)
         constant = ", with a logarithm in place of 2" if self._kind == MEANS else ", with a smaller constant"
-        return promise(n, True, (IN_ORDER, UNSEEN), (
+        return promises(n, True, (IN_ORDER, UNSEEN), (
             (f"the calibration error in {width}", error, "Gupta 2023, 6.17" + constant),
             (f"the sharpness (in {width}) that is lost against the expert", gap, "after Gupta 2023, 6.16"),
             ("the Brier score, less that of the expert,", gap + lost_by_binning(m), "after Gupta 2023, 6.28"),

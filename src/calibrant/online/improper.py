@@ -9,9 +9,11 @@ from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map
-from calibrant.online.base import KernelForecaster
+from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
-from calibrant.online.newton import link
+from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
+from calibrant.online.newton import best_platt, both_held
+from calibrant.online.newton_steps import link
 
 ROOT_STEPS = 50
 """Most of Newton's steps for the log-odds of a forecast; a handful is usual."""
@@ -100,7 +102,8 @@ class Aioli(KernelForecaster):
     radius : float
         The regret is against Platt maps with :math:`a^2 + b^2 \le B^2`.
     clamp : float
-        Scores are held this far from 0 and 1; G is :math:`\sqrt{1 + \operatorname{logit}(\text{clamp})^2}`.
+        Scores are held this far from 0 and 1; G is :math:`\sqrt{1 + \operatorname{logit}(\text{clamp})^2}`. The bound
+        grows with G, so scores of events rarer than 1 in 100 are one score here unless a smaller clamp is asked for.
 
     Notes
     -----
@@ -119,16 +122,16 @@ class Aioli(KernelForecaster):
     >>> round(aioli.predict_one(0.6), 4)
     0.6195
     >>> print(aioli.certificate(100_000))  # doctest: +ELLIPSIS
-    After 100,000 rows the log loss beyond that of the best Platt map ... is at most 201, on every sequence ...
+    After 100,000 rows the log loss beyond that of the best Platt map ... (0.0021 a row), is at most 201, on every ...
     """
 
     _factory: ClassVar[Factory] = improper_steps
+    _theorem = "improper online logistic regression, Jezequel et al. 2020, Theorem 1"
 
     def __init__(self, *, radius: float = 5.0, clamp: float = 0.01) -> None:
-        if not (1.0 <= radius < math.inf and 2.0**-32 <= clamp <= 0.25):
-            raise InputError("radius must be at least 1, which the model as it is needs, and clamp in [2^-32, 0.25]")
-        self.radius, self.clamp = float(radius), float(clamp)
-        self._features = math.sqrt(1.0 + math.log((1.0 - clamp) / clamp) ** 2)
+        self.radius = real("radius", radius, 1.0, 1e9, ", which the model as it is needs,")
+        self.clamp = clamp_of(clamp)
+        self._features = math.sqrt(1.0 + math.log((1.0 - self.clamp) / self.clamp) ** 2)
         self._flatter = 1.0 + self._features * self.radius
         self._ridge = 2.0 * self._flatter / (self.radius + 1.0) ** 2
         super().__init__()
@@ -139,6 +142,25 @@ class Aioli(KernelForecaster):
 
     def _parameters(self) -> dict[str, Any]:
         return {"radius": self.radius, "clamp": self.clamp}
+
+    def _check(self, numbers: list[float]) -> None:
+        super()._check(numbers)
+        start, largest = 2.0 * self._ridge, self._features**2
+        c = 0.25 / self._flatter  # the most curvature of a row
+        # A step is A^-1 x (y - p + c q tanh(m / 2)) with q = x' A^-1 x, and A is at least its start.
+        step = math.sqrt(largest) / start * (1.0 + c * largest / start)
+        pivots = {D1: c * (largest - 1.0), D2: c}
+        check_steps(numbers, self._begin(), pivots, {L: c}, 1.0 + numbers[SEEN] * step)
+
+    @property
+    def slope(self) -> float:
+        """The slope a of this moment, before a forecast prepares for both outcomes of its row."""
+        return self._held[A]
+
+    @property
+    def intercept(self) -> float:
+        """The level b of this moment, likewise."""
+        return self._held[B]
 
     def freeze(self) -> Map:
         """Refused: the forecasts are no Platt map."""
@@ -151,18 +173,18 @@ class Aioli(KernelForecaster):
                   \le 2 (1 + GB) \Bigl(1 + \log\bigl(1 + \tfrac{T G^2}{16 \lambda (1 + GB)}\bigr)\Bigr),
 
         with A the matrix of second derivatives of the parabolas and the ridge. With ``n_rows`` the second, which no
-        sequence of so many rows can exceed; without, the first, for the rows that were learned.
+        sequence of so many rows can exceed; without, the first, for the rows that were learned. Refused where it is no
+        less than T log 2, which saying 1/2 on every row has as well.
         """
         n = self._check_rows(n_rows)
-        growth = 2.0 * math.log1p(n * self._features**2 / (16.0 * self._ridge * self._flatter))
+        bound = self._regret(n)
         if n_rows is None:
             start = 2.0 * self._ridge
-            growth = min(growth, math.log(self._held[D1] / start) + math.log(self._held[D2] / start))
-        return OnlineCertificate(
-            quantity=f"the log loss beyond that of the best Platt map with a^2 + b^2 <= {self.radius:g}^2, in sum,",
-            bound=self._flatter * (2.0 + growth),
-            n_rows=n,
-            expected=False,
-            assumptions=(f"both see scores held in [{self.clamp:g}, {1.0 - self.clamp:g}]",),
-            theorem="improper online logistic regression, Jezequel et al. 2020, Theorem 1",
-        )
+            growth = math.log(self._held[D1] / start) + math.log(self._held[D2] / start)
+            bound = min(bound, self._flatter * (2.0 + growth))
+        return regret_promise(best_platt(self.radius), bound, n, (both_held(self.clamp),), self._theorem)
+
+    def _regret(self, n: int) -> float:
+        """The bound that no sequence of so many rows exceeds."""
+        growth = 2.0 * math.log1p(n * self._features**2 / (16.0 * self._ridge * self._flatter))
+        return self._flatter * (2.0 + growth)

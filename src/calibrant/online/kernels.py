@@ -26,7 +26,7 @@ Factory = Callable[..., tuple[Step, Step]]
 SEEN = 0
 """Place of the number of rows learned, in every kernel."""
 
-ENOUGH_ROWS = 500_000
+ENOUGH_ROWS = 1_000_000
 """Rows from which on compiling, one to five seconds, pays for itself."""
 
 ENOUGH_COMPILED = 1_000

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, check_scores
+from calibrant.arrays.class_rows import is_matrix
 from calibrant.arrays.columns import is_whole, read_column, read_floats
 from calibrant.arrays.keys import read_keys
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.binary import one_score_forecaster
 from calibrant.online.parity_results import DecisionResult, ParityResult, ParityTable
-from calibrant.online.predictive import CdfForecast, Predictive, quantile_calibration_error
+from calibrant.online.predictive import Predictive, as_predictive
+from calibrant.online.quantile_error import quantile_calibration_error
 
 N_BINS = 30
 """Bins of equal width in which parity is judged (002 section 7.3)."""
+
+ISO = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?)?)?|-?W\d\d|-?Q[1-4])?")
+"""Text whose order is that of time: dates, hours, weeks and quarters."""
 
 Said = Forecaster | ArrayLike | None
 """Whose probabilities: a forecaster's, given ones, or (None) those of the base forecast."""
@@ -71,9 +79,10 @@ class ParityStream:
     def forecasts(self, forecaster: Forecaster) -> Floats:
         """What a copy of the forecaster would have said live: each batch is forecast, and then learned.
 
-        Rows of one batch are all forecast before any of their outcomes is known. The forecaster itself is not moved.
+        Rows of one batch are all forecast before any of their outcomes is known, so that the forecaster's certificate
+        holds for batches of one row only. The forecaster itself is not moved.
         """
-        learner = copy.deepcopy(forecaster)
+        learner = copy.deepcopy(one_score_forecaster(forecaster))
         if self.batches is None:
             return learner.forecast_many(self.scores, self.outcomes)
         out = np.empty(len(self))
@@ -101,7 +110,7 @@ class ParityStream:
 
         Notes
         -----
-        Guarantee: none in finite samples; that of the forecaster is its own certificate.
+        Guarantee: none in finite samples; that of the forecaster is its own certificate, for batches of one row.
         Reference: 002 section 7.A.
         """
         from calibrant.metrics import accuracy, auc, ece, sharpness  # here, so that a service starts without scipy
@@ -141,6 +150,10 @@ class ParityStream:
         OPS has gamma 0.1 and D 1 in Algorithm 7.2, as in chapter 6, and 0.001 and 10 for the cases of section 7.C.1:
         then its steps do not shrink, and it follows the latest outcomes.
         """
+        if not isinstance(forecasters, Mapping):
+            raise InputError('forecasters must be given by name, as in {"OPS": OnlinePlatt()}')
+        if "base" in forecasters:
+            raise InputError('forecasters has the name "base", under which the base forecast stands: choose another')
         results = [self.judge(after=after, n_bins=n_bins, name="base")]
         for name, said in forecasters.items():
             results.append(self.judge(said, after=after, n_bins=n_bins, name=name))
@@ -185,8 +198,8 @@ class ParityStream:
     def _said(self, said: Said) -> Floats:
         if said is None:
             return self.scores
-        if isinstance(said, Forecaster):
-            return self.forecasts(said)
+        if isinstance(said, Forecaster | type | str):
+            return self.forecasts(one_score_forecaster(said))
         found = np.asarray(check_scores(said, "probability"), dtype=np.float64)
         if len(found) != len(self) or np.isnan(found).any():
             raise InputError(
@@ -232,7 +245,8 @@ def parity_stream(
     ----------
     forecast
         A :class:`GaussianForecast`, :class:`QuantileForecast` or :class:`SampleForecast`; or a function that gives
-        :math:`F_t(x_t)` for an array of one x per row; or a column of probabilities of a decrease, from a classifier.
+        :math:`F_t(x_t)` for an array of one x per row, or an object with such a ``cdf``, as laws of scipy are; or a
+        column of probabilities of a decrease, from a classifier.
     y
         Values in order of time; NaN where one is missing.
     previous
@@ -241,7 +255,8 @@ def parity_stream(
         The series that each row belongs to; by default there is one. Rows are compared with the same series.
     batch
         What becomes known at one time, such as the week; rows of a batch stand together. All rows of a batch are
-        forecast before any of its outcomes is learned. By default each row is a batch.
+        forecast before any of its outcomes is learned. By default each row is a batch. Numbers, dates and ISO dates
+        as text must increase; other values count in the order in which they come.
 
     Notes
     -----
@@ -286,10 +301,10 @@ def parity_stream(
 def _probabilities(forecast: Any, before: Floats) -> tuple[Predictive | None, Floats]:
     """The laws, if there are any, and their probabilities of at most the values before."""
     base: Predictive | None = None
-    if isinstance(forecast, Predictive):
-        base = forecast
-    elif callable(forecast):
-        base = CdfForecast(forecast, len(before))
+    if isinstance(forecast, Predictive | type) or callable(forecast) or callable(getattr(forecast, "cdf", None)):
+        base = as_predictive(forecast, len(before))
+    elif is_matrix(forecast):
+        as_predictive(forecast, len(before))  # which says what to make of a table
     else:
         found = np.asarray(check_scores(forecast, "probability"), dtype=np.float64)
     rows = len(found if base is None else base)
@@ -353,7 +368,26 @@ def _numbered(batch: Any, n: int) -> NDArray[np.intp]:
         raise InputError("batch has missing values, or such as cannot be told apart: leave these rows out") from None
     if (np.diff(codes) < 0).any():
         raise InputError("batch has rows that do not stand together: sort the rows by time first")
+    back = _goes_back(list(places))
+    if back is not None:
+        raise InputError(
+            f"batch goes back in time at row {int(np.argmax(codes == back))} (counted from 0), from "
+            f"{list(places)[back - 1]!r} to {list(places)[back]!r}: sort the rows by time first"
+        )
     return codes
+
+
+def _goes_back(values: list[Any]) -> int | None:
+    """Place of the first value below the one before it, where values have an order in time."""
+    texts = [str(value) for value in values]
+    if any(isinstance(value, str) for value in values) and not (
+        len(set(map(len, texts))) == 1 and all(map(ISO.fullmatch, texts))
+    ):
+        return None
+    try:
+        return next((i for i, (a, b) in enumerate(pairwise(values), start=1) if b < a), None)
+    except TypeError:  # no order, or not the same one for all
+        return None
 
 
 def _name(said: Said) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import InputError
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ class ParityTable:
 
     def __getitem__(self, name: str) -> ParityResult:
         """The result of this name."""
-        return {result.name: result for result in self.results}[name]
+        for result in self.results:
+            if result.name == name:
+                return result
+        known = ", ".join(repr(result.name) for result in self.results)
+        raise InputError(f"the table has no row named {name!r}: it has {known}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -7,10 +7,14 @@ from collections import deque
 import numpy as np
 
 from calibrant.numerics import Floats, Grid
+from calibrant.online.limits import SLACK, changed
 from calibrant.tallies import Cells, Tally
 
 GRID = Grid(6)
 """Cells of at most 1/32 in log-odds, each with its mean score: fits from them are off by far less than by chance."""
+
+FARTHEST_INSIDE = 2.0**30
+"""Places inside a cell are below this."""
 
 LIGHTEST = 1e-12
 """A cell with less than this share of the weight is forgotten."""
@@ -54,6 +58,13 @@ class Latest:
         """All of it, as always the same number of numbers."""
         spare = [0.0] * (self.size - len(self.scores))
         return [float(len(self.scores)), *self.scores, *spare, *self.labels, *spare]
+
+    def check(self, numbers: list[float], rows: int) -> None:
+        """Refuse numbers of other than so many rows, or of rows that are none."""
+        n, scores, labels = int(numbers[0]), numbers[1 : 1 + self.size], numbers[1 + self.size :]
+        right = all(0.0 <= x <= 1.0 for x in scores) and all(y in (0.0, 1.0) for y in labels)
+        if not right or numbers[0] != rows or any(scores[n:]) or any(labels[n:]):
+            raise changed("rows")
 
     def resume(self, numbers: list[float]) -> None:
         """Take over the numbers of another one."""
@@ -125,8 +136,26 @@ class Gridded:
         """All of it, as always the same number of numbers."""
         return [self.squares, *self.waiting.numbers(), *self.columns.ravel().tolist()]
 
+    def check(self, numbers: list[float], rows: int, sorted_in: int) -> None:
+        """Refuse numbers of other than so many rows that wait and so many on the grid, or of cells that are none."""
+        self.waiting.check(numbers[1 : 2 + 2 * self.waiting.size], rows)
+        squares, (weight, events, inside) = numbers[0], self._cells(numbers)
+        more = 1.0 + SLACK
+        if not ((weight >= 0.0) & (weight <= sorted_in * more)).all():
+            raise changed("cells")
+        total = float(weight.sum())
+        right = (events >= 0.0) & (events <= weight * more)
+        right &= (inside >= 0.0) & (inside <= weight * FARTHEST_INSIDE * more)
+        # A row weighs at most 1, so weights sum to at least their squares, and by Cauchy and Schwarz not to more.
+        sums = squares <= total * more and total <= sorted_in * more and total * total <= squares * sorted_in * more
+        if not right.all() or not sums or (total > 0.0) != (sorted_in > 0):
+            raise changed("cells")
+
+    def _cells(self, numbers: list[float]) -> Floats:
+        return np.array(numbers[2 + 2 * self.waiting.size :], dtype=np.float64).reshape(self.columns.shape)
+
     def resume(self, numbers: list[float]) -> None:
         """Take over the numbers of another one."""
         self.squares = float(numbers[0])
         self.waiting.resume(numbers[1 : 2 + 2 * self.waiting.size])
-        self.columns[:] = np.array(numbers[2 + 2 * self.waiting.size :]).reshape(self.columns.shape)
+        self.columns[:] = self._cells(numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,9 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.arrays.columns import is_whole, read_floats
 from calibrant.numerics import Floats
-
-if TYPE_CHECKING:
-    from calibrant.metrics import Estimate
 
 LARGEST = 1e150
 """Beyond this, differences and ratios of values could overflow."""
@@ -77,6 +74,8 @@ class GaussianForecast(Predictive):
     """
 
     def __init__(self, mean: ArrayLike, sd: ArrayLike) -> None:
+        if mean is None or sd is None:
+            raise InputError("mean and sd must both be given: pass the standard deviation of each row, or one for all")
         self.mean = _finite(read_floats([mean] if np.ndim(mean) == 0 else mean, "mean"), "mean")
         given = _finite(read_floats([sd] if np.ndim(sd) == 0 else sd, "sd"), "sd")
         self.sd = np.full(len(self.mean), given[0]) if np.ndim(sd) == 0 else given
@@ -135,6 +134,8 @@ class QuantileForecast(Predictive):
         self.levels = np.asarray(read_floats(levels, "levels"), dtype=np.float64)
         if len(self.levels) < 2 or not (np.diff(self.levels) > 0.0).all():
             raise InputError("levels must be at least two increasing numbers: a law needs two quantiles or more")
+        if self.levels[-1] > 1.0 and self.levels[-1] <= 100.0:
+            raise InputError("levels must lie inside (0, 1), and these look like percentages: divide them by 100")
         if not (self.levels[0] > 0.0 and self.levels[-1] < 1.0):
             raise InputError("levels must lie inside (0, 1): drop the levels 0 and 1, which are the ends of the law")
         rows = _matrix(values, "values")
@@ -288,60 +289,19 @@ class CdfForecast(Predictive):
         return np.broadcast_to(np.asarray(self._inverse(level), dtype=np.float64), (self._n,)).copy()
 
 
-def quantile_calibration_error(
-    forecast: Predictive, y: ArrayLike, *, n_levels: int = 100, rows: ArrayLike | None = None
-) -> Estimate:
-    r"""How far the quantiles of a forecast cover other shares of the outcomes than they claim.
-
-    .. math:: \mathrm{QCE} = \frac1L \sum_{i=1}^{L} \Bigl|\frac1T \sum_{t=1}^{T}
-              \mathbf{1}[y_t \le F_t^{-1}(p_i)] - p_i\Bigr|, \qquad p_i = \frac{i - 1}{L - 1},
-
-    with L = ``n_levels`` levels from 0 to 1 and outcomes :math:`y_t`; :math:`F_t^{-1}(0)` is the lower end of the law.
-
-    Parameters
-    ----------
-    forecast
-        One law per row; of a :class:`CdfForecast` without inverse, :math:`F_t(y_t) \le p_i` is counted instead, which
-        is the same for a continuous law.
-    y
-        Outcomes; NaN where one is missing.
-    rows
-        Numbers of the rows to judge; all by default. Rows without outcome or forecast are left out.
-
-    Notes
-    -----
-    Edge rules: no row left gives NaN and a note. ``null`` is what laws that are right would show on average, by the
-    normal approximation; it holds for one-step forecasts, whose coverings are independent then.
-    Guarantee: none in finite samples. Quantile calibration does not imply parity calibration.
-    Cost: O(rows x levels). Reference: 002 section 7.A.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> error = quantile_calibration_error(GaussianForecast(np.zeros(1000), 1.0), rng.normal(0.0, 2.0, 1000))
-    >>> round(error.value, 2), round(error.null, 2)
-    (0.1, 0.01)
-    """
-    from calibrant.metrics import Estimate  # here, so that a stream service starts without scipy
-
-    if not is_whole(n_levels) or n_levels < 2:
-        raise InputError(f"n_levels must be a whole number from 2 on, got {n_levels!r}")
-    name = f"quantile calibration error, {n_levels} levels"
-    outcome = read_floats(y, "y")
-    if len(outcome) != len(forecast):
-        raise InputError(f"y has {len(outcome)} rows but there are {len(forecast)} forecasts: pass one for each")
-    chosen = np.arange(len(outcome)) if rows is None else np.asarray(rows, dtype=np.intp)
-    at = forecast.cdf(np.where(np.isnan(outcome), 0.0, outcome))
-    chosen = chosen[~np.isnan(outcome[chosen]) & ~np.isnan(at[chosen])]
-    if not len(chosen):
-        return Estimate(name, float("nan"), notes=("not defined: no row has both a forecast and an outcome",))
-    levels = np.linspace(0.0, 1.0, n_levels)
-    if isinstance(forecast, CdfForecast) and not forecast.has_quantiles:
-        covered = np.searchsorted(np.sort(at[chosen]), levels, side="right") / len(chosen)
-    else:
-        covered = np.array([(outcome[chosen] <= forecast.quantile(float(p))[chosen]).mean() for p in levels])
-    null = float(np.sqrt(2.0 * levels * (1.0 - levels) / (np.pi * len(chosen))).mean())
-    return Estimate(name, float(np.abs(covered - levels).mean()), null=null)
+def as_predictive(forecast: Any, n_rows: int) -> Predictive:
+    """Laws as they are, or from an object with a ``cdf`` such as ``scipy.stats.norm(mean, sd)``, or from a function."""
+    if isinstance(forecast, Predictive):
+        return forecast
+    if not isinstance(forecast, type) and callable(getattr(forecast, "cdf", None)):
+        inverse = getattr(forecast, "ppf", None)
+        return CdfForecast(forecast.cdf, n_rows, inverse if callable(inverse) else None)
+    if callable(forecast) and not isinstance(forecast, type):
+        return CdfForecast(forecast, n_rows)
+    raise InputError(
+        f"forecast must be laws, not an object of type {type(forecast).__name__}: pass QuantileForecast(levels, values)"
+        " for a table of quantiles, SampleForecast(values) for one of draws, or GaussianForecast(mean, sd)"
+    )
 
 
 def check_level(level: float) -> float:

@@ -15,6 +15,8 @@ from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.group_features import group_features
+from calibrant.online.regression_promise import Promised
 from calibrant.online.test_functions import (
     FAMILIES,
     LARGEST_SIZE,
@@ -22,7 +24,9 @@ from calibrant.online.test_functions import (
     active_functions,
     clip,
     fixed_point,
+    kinked_fixed_point,
     line_fixed_point,
+    own_values,
 )
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
@@ -30,6 +34,9 @@ OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 
 JUMP = 1e-6
 """A fixed point that is missed by more than this has no continuous function behind it."""
+
+SLACK = 1e-6
+"""Share by which rounding may lead over the limits of a state."""
 
 OWN = "own"
 """What a state says in the place of functions that only their owner has."""
@@ -49,7 +56,8 @@ class CalibratedRegression(Forecaster):
     Parameters
     ----------
     n_features
-        Length of the features of a row: memberships of groups, which may overlap, or other numbers in [-1, 1].
+        Length of the features of a row: memberships of groups, which may overlap, or other numbers in [-1, 1]. They
+        are read in their order, also those of a frame, whose names are not looked at.
     test_functions
         ``"features"``: unbiased on all rows, on each feature, and against the score and the forecast.
         ``"polynomials"``: also against polynomials of the forecast up to degree ``size``. ``"hats"``: also against
@@ -67,7 +75,8 @@ class CalibratedRegression(Forecaster):
     Notes
     -----
     Features are checked on every row: as many as told, none missing, each in [-1, 1]. Outcomes may lie anywhere in
-    [0, 1]. Equal and constant features do no harm. Forecasts have no draws: the same rows give the same numbers.
+    [0, 1]. Equal and constant features do no harm. Forecasts have no draws: the same rows give the same numbers. They
+    are cut at 0 and 1 and may lie there, where the log loss is infinite: judge them by the Brier score.
 
     Guarantee: on every sequence, chosen by anyone who sees each forecast, after every row T and for each test function
     i, :math:`|\sum_t f_{t,i} (p_t - y_t)| \le \sqrt{\tau_i (c + n \ln(T + 1))}`, where
@@ -134,6 +143,11 @@ class CalibratedRegression(Forecaster):
         # The matrix I + sum of f f' with the right-hand side as its last row, as factors: D, and L below its diagonal.
         self._pivots, self._columns = [1.0] * n, [[0.0] * (n - j) for j in range(n)]
 
+    @property
+    def takes_features(self) -> bool:  # type: ignore[override]
+        """Whether rows need features beside the score."""
+        return self.n_features > 0
+
     # ---------------------------------------------------------------------------------------------------- one row
 
     def predict_one(self, score: float, features: Any = None) -> float:
@@ -152,7 +166,14 @@ class CalibratedRegression(Forecaster):
         if self._n_functions == 1:
             p = line_fixed_point(level, slopes[0])
             return p, [p]
-        p = fixed_point(lambda q: level + _dot(slopes, functions(q)))
+
+        def value(q: float) -> float:
+            return level + _dot(slopes, functions(q))
+
+        if self.test_functions == "hats":  # of which k are linear between the points of the next power of two
+            p = kinked_fixed_point(value, 1 << (self._active - 1).bit_length())
+        else:
+            p = fixed_point(value)
         values = functions(p)
         if callable(self.test_functions) and abs(clip(level + _dot(slopes, values)) - p) > JUMP:
             raise InputError(f"test_functions must be continuous in the forecast, and they jump at {p:.6g}")
@@ -161,7 +182,7 @@ class CalibratedRegression(Forecaster):
     def _functions(self, s: float, xs: list[float]) -> Callable[[float], list[float]]:
         if callable(self.test_functions):
             own, size = self.test_functions, self.size
-            return lambda p: [p, *_own_values(own(p, s, list(xs)), size)]
+            return lambda p: [p, *own_values(own(p, s, list(xs)), size)]
         family, size = FAMILIES[self.test_functions], self._active
         return lambda p: family(p, size)
 
@@ -239,22 +260,10 @@ class CalibratedRegression(Forecaster):
         return np.array([self._step(x, y, f) for x, y, f in rows], dtype=np.float64)
 
     def _one(self, features: Any) -> list[float]:
-        return self._all(None if features is None else [features], 1)[0]
+        return group_features(None if features is None else [features], 1, self.n_features)[0]
 
     def _all(self, features: Any, n: int) -> list[list[float]]:
-        d = self.n_features
-        if features is None and d == 0:
-            return [[]] * n
-        try:
-            found = np.asarray(np.empty((n, 0)) if features is None else features, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"features must be {d} numbers for each row, and they are no numbers") from None
-        if found.shape != (n, d):
-            raise InputError(f"features must be {d} numbers for each row, as n_features says; got {found.shape[1:]}")
-        if not (np.abs(found) <= 1.0).all():
-            raise InputError("features must be in [-1, 1] without missing values: 1 in a group and 0 outside, say")
-        rows: list[list[float]] = found.tolist()
-        return rows
+        return group_features(features, n, self.n_features)
 
     # ------------------------------------------------------------------------------------------------ what it promises
 
@@ -289,27 +298,21 @@ class CalibratedRegression(Forecaster):
         return 2.0 if self.include_score else 1.0
 
     def certificate(self, n_rows: int | None = None, group_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """What is promised after ``n_rows`` rows (default: those learned) of which ``group_rows`` are in a group."""
+        """What is promised after ``n_rows`` rows (default: those learned), or of a feature that is 1 in some of them.
+
+        Parameters
+        ----------
+        n_rows
+            Rows of the stream.
+        group_rows
+            Rows in a group that is one of the features. Without it, the promise is on all rows, on every feature, and
+            on every test function, of which the first is the forecast itself. Groups that are no features have none.
+        """
         rows = self._check_rows(n_rows)
-        inside = rows if group_rows is None else self._check_rows(group_rows)
-        if inside > rows:
-            raise InputError(f"group_rows must be at most n_rows, {rows}, not {inside}")
         active = active_functions(max(rows - 1, 0), self._n_functions) if self.growing else self._n_functions
-        bound = math.sqrt((inside + 1) * (self._start + self._regressors(active) * math.log1p(rows)))
-        where = "on all rows, in any group" if group_rows is None else f"in any group of {inside:,} rows"
-        if self._n_functions > 1:
-            where += " and under any test function"
-        assumptions = ["each outcome is learned before the next forecast", "features are fixed before the forecast"]
-        if callable(self.test_functions):
-            assumptions.append("the test functions are continuous in the forecast")
-        return OnlineCertificate(
-            f"the difference between events forecast and events seen {where}",
-            min(bound, float(inside)),
-            rows,
-            False,
-            tuple(assumptions),
-            "Foster and Kakade 2006, Theorem 3.3, with the constants of our proof",
-        )
+        spend = self._start + self._regressors(active) * math.log1p(rows)
+        told = Promised(self.n_features, active, self.each_feature, callable(self.test_functions))
+        return told.everywhere(rows, spend) if group_rows is None else told.in_groups(rows, group_rows, spend)
 
     def freeze(self) -> Map:
         """The map of this moment, where the forecast is a clipped line of the score alone."""
@@ -342,17 +345,36 @@ class CalibratedRegression(Forecaster):
         factors = [c for column in self._columns for c in column]
         return [float(self._seen), self._spent, *self._errors, *self._pivots, *factors]
 
-    def _resume(self, numbers: list[float]) -> None:
-        n, rest = self._n, [float(x) for x in numbers]
-        seen, pivots = rest[0], rest[2 + n : 2 + 2 * n]
-        if seen < 0.0 or seen != int(seen) or rest[1] < 0.0 or min(pivots) < 1.0:
-            raise InputError("the state has numbers that no run can lead to: was it changed?")
-        self._seen, self._spent, self._errors, self._pivots = int(seen), rest[1], rest[2 : 2 + n], pivots
-        at, columns = 2 + 2 * n, []
+    def _check(self, numbers: list[float]) -> None:
+        super()._check(numbers)
+        n, seen = self._n, numbers[0]
+        # Values of functions, errors and targets are at most 1, so that sums over rows are at most as many, and entries
+        # of a factor at most the root of what the matrix has on its diagonal over the pivot.
+        most = (1.0 + seen) * (1.0 + SLACK)
+        errors, pivots = numbers[2 : 2 + n], numbers[2 + n : 2 + 2 * n]
+        columns = self._split(numbers)
+        fine = (
+            0.0 <= numbers[1] <= n * math.log1p(seen) * (1.0 + SLACK)
+            and max(map(abs, errors)) <= seen * (1.0 + SLACK)
+            and 1.0 <= min(pivots) <= max(pivots) <= most
+            and all(abs(x) * abs(x) * p <= most for p, column in zip(pivots, columns, strict=True) for x in column)
+            and (seen > 0 or not any(map(any, columns)))
+        )
+        if not fine:
+            raise InputError("the state's numbers are such as no stream leads to: was it changed by hand?")
+
+    def _split(self, numbers: list[float]) -> list[list[float]]:
+        """Columns of the factors."""
+        n, at, columns = self._n, 2 + 2 * self._n, []
         for length in range(n, 0, -1):
-            columns.append(rest[at : at + length])
+            columns.append(numbers[at : at + length])
             at += length
-        self._columns = columns
+        return columns
+
+    def _resume(self, numbers: list[float]) -> None:
+        n = self._n
+        self._seen, self._spent, self._errors = int(numbers[0]), numbers[1], numbers[2 : 2 + n]
+        self._pivots, self._columns = numbers[2 + n : 2 + 2 * n], self._split(numbers)
         self._solve()
 
 
@@ -362,13 +384,6 @@ def _dot(a: Sequence[float], b: Sequence[float]) -> float:
     for x, y in zip(a, b, strict=False):
         total += x * y
     return total
-
-
-def _own_values(found: Sequence[float], size: int) -> list[float]:
-    values = [float(v) for v in found]
-    if len(values) != size or not all(-1.0 <= v <= 1.0 for v in values):
-        raise InputError(f"test_functions must return {size} numbers in [-1, 1] for every row, as size says")
-    return values
 
 
 def _whole(value: int, name: str, least: int) -> int:

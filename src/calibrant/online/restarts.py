@@ -12,14 +12,23 @@ from numpy.typing import ArrayLike
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
 from calibrant.online.improper import Aioli
-from calibrant.online.newton import OnlinePlatt
+from calibrant.online.limits import SLACK, changed, regret_promise
+from calibrant.online.newton import OnlinePlatt, best_platt, both_held
 
-HELD = 2.0**-52
+HELD = 2.0**-32
 """Forecasts of copies are held this far from 0 and 1, so that no outcome is impossible to any of them."""
+
+ROUNDING = 2.0**-21
+"""What a row can lose by rounding: a forecast near 1 is off by 2^-54, and then 1 - p by 2^-22 of itself."""
+
+MOST_LEVELS, LONGEST = 32, 2**40
+"""Of levels, and of rows between starts at level 0."""
+
+COPIES_HELD = "the copies' forecasts are held 2^-32 from 0 and 1"
 
 THEOREM = "mixing of sleeping experts, Freund et al. 1997; geometric starts, Hazan and Seshadhri 2009"
 
@@ -40,16 +49,18 @@ class Restarting(Forecaster):
     expert : Forecaster
         What is copied, such as ``OnlinePlatt()``.
     shortest : int
-        Rows between the starts of copies at level 0.
+        Rows between the starts of copies at level 0, at most 2^40.
     levels : int
-        How many levels K; the longest-lived copy but the first lives for ``shortest * 2**levels`` rows.
+        How many levels K, at most 32; the longest-lived copy but the first lives for ``shortest * 2**levels`` rows.
 
     Notes
     -----
-    Edges: the copies' forecasts are held 2^-52 from 0 and 1.
-    Guarantee: on every sequence the log loss, summed from the start of any copy to any row of its life, exceeds that
-    copy's by at most :math:`\log(2 K i (i + 1))`, and that of the expert without restarts by at most log 2. See
-    :meth:`certificate`, and :meth:`interval_certificate` for the regret on a stretch of rows.
+    Edges: the copies' forecasts are held 2^-32 from 0 and 1. Features go to all copies. Copies of an expert that draws
+    have draws of their own.
+    Guarantee: on every sequence whose outcomes are learned in order, the log loss, summed from the start of any copy to
+    any row of its life, exceeds that copy's by at most :math:`\log(2 K i (i + 1))`, and that of the expert without
+    restarts by at most log 2, plus :math:`2^{-21}` a row for rounding. See :meth:`certificate`, and
+    :meth:`interval_certificate` for the regret on a stretch of rows.
     Cost: 2 K + 1 times that of the expert.
     Reference: 002 section 6.6; Hazan and Seshadhri 2009; Daniely, Gonen and Shalev-Shwartz 2015; the derivation is in
     docs/certificates/restarts.md.
@@ -66,16 +77,25 @@ class Restarting(Forecaster):
     (0.2, 0.38)
     """
 
+    passes_features = True
+
     def __init__(self, expert: Forecaster, *, shortest: int = 128, levels: int = 8) -> None:
-        for name, value in (("shortest", shortest), ("levels", levels)):
-            if not (is_whole(value) and value >= 1):
-                raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+        for name, value, most in (("shortest", shortest, LONGEST), ("levels", levels, MOST_LEVELS)):
+            if not (is_whole(value) and 1 <= value <= most):
+                raise InputError(f"{name} must be a whole number of at least 1 and at most {most}, not {value!r}")
         self.shortest, self.levels = int(shortest), int(levels)
         self._own(expert)  # as it was given; copies start from it
-        self.experts += tuple(copy.deepcopy(self.expert) for _ in range(2 * self.levels + 1))
+        self.takes_features = self.expert.takes_features
+        self.experts += tuple(self._copy(j, 0) for j in range(2 * self.levels + 1))
         self._seen = 0
         self._logs = [-math.log(2.0)] + [0.0] * (2 * self.levels)
         self._born = [0] * (2 * self.levels + 1)  # which copy i of its level is in a place; 0 where there is none
+
+    def _copy(self, place: int, i: int) -> Forecaster:
+        """A fresh copy, with draws that no other copy has: not that of another place, nor the one before in this."""
+        fresh = copy.deepcopy(self.expert)
+        fresh._branch(2 + place + i * (2 * self.levels + 1))
+        return fresh
 
     @classmethod
     def _build(cls, experts: Any, parameters: dict[str, Any]) -> Forecaster:
@@ -99,8 +119,7 @@ class Restarting(Forecaster):
         told = [min(max(self._copies[j].predict_one(score, features), HELD), 1.0 - HELD) for j in places]
         most = max(self._logs[j] for j in places)
         weights = [math.exp(self._logs[j] - most) for j in places]
-        mixture = math.fsum(w * p for w, p in zip(weights, told, strict=True)) / math.fsum(weights)
-        return places, told, min(max(mixture, HELD), 1.0 - HELD)
+        return places, told, _mean(told, weights)
 
     def predict_one(self, score: float, features: Any = None) -> float:
         """The probability of an event, from what was learned so far; asking changes nothing."""
@@ -134,7 +153,7 @@ class Restarting(Forecaster):
             if rest or not i:
                 return
             j = 1 + 2 * level + i % 2
-            self._copies[j].restore(self.expert.state)
+            self.experts = (*self.experts[: j + 1], self._copy(j, i), *self.experts[j + 2 :])
             self._born[j], self._logs[j] = i, -self._price(i)
 
     def _price(self, i: int) -> float:
@@ -154,19 +173,23 @@ class Restarting(Forecaster):
 
     # ---------------------------------------------------------------------------------------------------- promises
 
-    def certificate(self, n_rows: int | None = None) -> OnlineCertificate:
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         r"""By how much the log loss can exceed that of any copy, from its start to any row of its life.
 
-        The bound is :math:`\log(2 K m (m + 1))`, with m the number of copies started at level 0; for the copy that
-        lives for ever, which is the expert without restarts, it is log 2.
+        The bound is :math:`\log(2 K m (m + 1))`, with m the number of copies started at level 0, and
+        :math:`2^{-21}` a row for rounding; for the copy that lives for ever, which is the expert without restarts, it
+        is log 2 in place of the logarithm. Refused after a handful of rows, where log 2 a row is less.
         """
         n = self._check_rows(n_rows)
+        bound = self._price(max(n // self.shortest, 1)) + n * ROUNDING
+        if bound >= n * math.log(2.0):
+            return Refusal("the bound says nothing after so few rows: one half on every row is as good")
         return OnlineCertificate(
-            quantity="the log loss beyond that of any copy of the expert, from its start to any row of its life,",
-            bound=self._price(max(n // self.shortest, 1)),
+            quantity="the log loss beyond that of any copy of the expert, in sum from its start to a row of its life,",
+            bound=bound,
             n_rows=n,
             expected=False,
-            assumptions=("the copies' forecasts are held 2^-52 from 0 and 1",),
+            assumptions=(COPIES_HELD, IN_ORDER),
             theorem=THEOREM,
         )
 
@@ -176,20 +199,21 @@ class Restarting(Forecaster):
         The stretch is cut into at most about :math:`\log_2(\text{last} - \text{first})` lives of copies. On each, the
         price of the copy and the copy's own regret against the best map add up, and no map can be better on the whole
         stretch than the best one for each part. Needs a certified expert and a ``first`` that is a multiple of
-        ``shortest``.
+        ``shortest``. Refused where it is no less than log 2 a row, which saying 1/2 has as well.
         """
         n, start = self._check_rows(last), self._check_rows(first)
         if start >= n or start % self.shortest:
             raise InputError(f"first must be a multiple of {self.shortest} below last, not {first!r} with {last!r}")
-        lives = self._lives(start, n)
-        theirs = [self.expert.certificate(end - begin) for begin, end in lives]
-        promised = [found for found in theirs if isinstance(found, OnlineCertificate)]
-        if not isinstance(self.expert, (Aioli, OnlinePlatt)) or self.expert.n_rows or len(promised) < len(lives):
+        expert = self.expert
+        if not isinstance(expert, (Aioli, OnlinePlatt)) or expert.n_rows or not getattr(expert, "certified", True):
             return Refusal("the expert promises no regret: use a fresh Aioli()")
-        bound = math.fsum(found.bound for found in promised) + math.fsum(self._price_at(begin) for begin, _ in lives)
-        where = f"{promised[0].quantity} on rows {start + 1:,} to {n:,}"
-        theorem = f"{THEOREM}; {promised[0].theorem}"
-        return OnlineCertificate(where, bound, n, False, promised[0].assumptions, theorem)
+        lives = self._lives(start, n)
+        regret = math.fsum(expert._regret(end - begin) for begin, end in lives)
+        bound = regret + math.fsum(self._price_at(begin) for begin, _ in lives) + (n - start) * ROUNDING
+        theorem = f"{THEOREM}; {expert._theorem}"
+        return regret_promise(
+            best_platt(expert.radius), bound, n, (both_held(expert.clamp),), theorem, rows=(start + 1, n)
+        )
 
     def _level_at(self, row: int) -> int:
         """The highest level at which a copy starts after so many rows."""
@@ -220,6 +244,23 @@ class Restarting(Forecaster):
     def _numbers(self) -> list[float]:
         return [float(self._seen), *self._logs, *map(float, self._born)]
 
+    def _check(self, numbers: list[float]) -> None:
+        super()._check(numbers)
+        copies, seen = len(self._born), int(numbers[0])
+        logs, born = numbers[1 : 1 + copies], numbers[1 + copies :]
+        if born != [self._born_after(seen, j) for j in range(copies)]:
+            raise changed("copies")
+        # The weights of the living add up to at most 1, and the rounding of each row may add to them.
+        living = [logs[j] for j in range(copies) if not j or born[j]]
+        most = max(living)
+        if most + math.log(math.fsum(math.exp(x - most) for x in living)) > seen * ROUNDING + SLACK:
+            raise changed("weights")
+
+    def _born_after(self, seen: int, j: int) -> int:
+        """Which copy of its level is in a place after so many rows: the last one, or the one before it."""
+        i = seen // (self.shortest << (j - 1) // 2) if j else 0
+        return max(i if i % 2 == (j - 1) % 2 else i - 1, 0) if j else 0
+
     def _resume(self, numbers: list[float]) -> None:
         copies = len(self._born)
         self._seen = int(numbers[0])
@@ -229,3 +270,12 @@ class Restarting(Forecaster):
     def __repr__(self) -> str:
         """How it was built."""
         return f"Restarting({self.expert!r}, shortest={self.shortest}, levels={self.levels})"
+
+
+def _mean(told: list[float], weights: list[float]) -> float:
+    """Of the forecasts, by weights; above 1/2 that of 1 - p, whose digits matter there, and never beyond them all."""
+    total = math.fsum(weights)
+    found = math.fsum(w * p for w, p in zip(weights, told, strict=True)) / total
+    if found > 0.5:
+        found = 1.0 - math.fsum(w * (1.0 - p) for w, p in zip(weights, told, strict=True)) / total
+    return min(max(found, min(told)), max(told))

@@ -7,7 +7,10 @@ from typing import Any
 
 from river import base
 
+from calibrant.arrays import InputError
 from calibrant.online.base import Forecaster
+from calibrant.online.binary import one_score_forecaster
+from calibrant.online.inputs import one_label
 from calibrant.online.newton import OnlinePlatt
 
 
@@ -25,8 +28,10 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     Notes
     -----
-    Edge rules: a model that gives no probability yet says 1/2.
+    Edge rules: a model that gives no probability yet says 1/2. Labels are True and False, or 1 and 0.
     Guarantee: that of the forecaster, where each outcome is learned before the next forecast.
+    Cost: two scores of the model a row, one to forecast and one to learn, and that of the forecaster.
+    Reference: 002 section 6.1, with a model that learns too.
 
     Examples
     --------
@@ -39,8 +44,13 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
     """
 
     def __init__(self, model: base.Classifier, forecaster: Forecaster | None = None) -> None:
+        if not (hasattr(model, "predict_proba_one") and hasattr(model, "learn_one")):
+            raise InputError(
+                f"model must be a classifier of river with predict_proba_one, not {type(model).__name__}; one of "
+                "scikit-learn goes into OnlineClassifier"
+            )
         self.model = model
-        self.forecaster = OnlinePlatt() if forecaster is None else copy.deepcopy(forecaster)
+        self.forecaster = OnlinePlatt() if forecaster is None else copy.deepcopy(one_score_forecaster(forecaster))
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -66,5 +76,5 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
         """Learn one outcome: the forecaster from the model's score, then the model."""
-        self.forecaster.learn_one(self._score(x), bool(y))
+        self.forecaster.learn_one(self._score(x), one_label(y, bounded=False))
         self.model.learn_one(x, y)

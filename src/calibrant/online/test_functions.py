@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from calibrant.arrays import InputError
 
 Function = Callable[[float], float]
 Family = Callable[[float, int], list[float]]
@@ -148,3 +150,37 @@ def fixed_point(value: Function) -> float:
         else:
             high, below = p, g
     return low if above <= -below else high
+
+
+def kinked_fixed_point(value: Function, pieces: int) -> float:
+    """A forecast p with p = clip(value(p)), for a function that is linear between the points k / pieces.
+
+    Points are halved like the interval of :func:`fixed_point`, and the piece that is left has a closed form.
+
+    Examples
+    --------
+    >>> kinked_fixed_point(lambda p: 0.1 + abs(p - 0.5), 2)
+    0.3
+    """
+    low, high = 0, pieces
+    above, below = value(0.0), value(1.0) - 1.0
+    while high - low > 1:
+        middle = (low + high) // 2
+        gap = value(middle / pieces) - middle / pieces
+        if gap > 0.0:
+            low, above = middle, gap
+        else:
+            high, below = middle, gap
+    if above <= 0.0:  # at 0 alone, which the cut makes a fixed point
+        return low / pieces
+    if below >= 0.0:  # at 1, or a point that is fixed
+        return high / pieces
+    return clip((low + above / (above - below)) / pieces)
+
+
+def own_values(found: Sequence[float], size: int) -> list[float]:
+    """What functions of the user gave, checked."""
+    values = [float(v) for v in found]
+    if len(values) != size or not all(-1.0 <= v <= 1.0 for v in values):
+        raise InputError(f"test_functions must return {size} numbers in [-1, 1] for every row, as size says")
+    return values

@@ -9,28 +9,44 @@ import numpy as np
 
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
-from calibrant.online.base import Forecaster, KernelForecaster
-from calibrant.online.game_bounds import first_of, lost_by_binning, mean_regret, promise
-from calibrant.online.kernels import SEEN, Factory, Jit, Step
-from calibrant.online.widths import Epsilon, bin_steps, bins_of, check_cells
+from calibrant.online.base import Forecaster
+from calibrant.online.game_bounds import lost_by_binning, main_of, prior_regret, promises, telling
+from calibrant.online.kernel_forecaster import KernelForecaster
+from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
+from calibrant.online.widths import (
+    ENOUGH_TO_TELL,
+    Epsilon,
+    bin_steps,
+    bins_of,
+    check_cells,
+    check_settings,
+    rows_of,
+    warn_if_crowded,
+)
 
-BINS, FIRST = 1, 2
-"""Places of the number of bins, and of the first of m counts, after which come m sums of outcomes."""
+BINS, PRIOR, FIRST = 1, 2, 3
+"""Places of the number of bins, of the prior, and of the first of m counts, after which come m sums of outcomes."""
 
 
-def tracking_steps(jit: Jit, expert_predict: Step, expert_learn: Step) -> tuple[Step, Step]:
-    """002 eq. 6.11."""
-    bin_of = bin_steps(jit)
+def mean_steps(jit: Jit) -> Step:
+    """``mean(numbers, b)``: the mean outcome of bin b, with rows at its mid-point beforehand."""
 
     @jit
     def mean(s: Any, b: int) -> float:
         m = s[BINS]
-        n = s[FIRST + b]
+        n = s[FIRST + b] + s[PRIOR]
         if n > 0.0:
-            return s[FIRST + int(m) + b] / n  # type: ignore[no-any-return]
+            return (s[FIRST + int(m) + b] + s[PRIOR] * ((b + 0.5) / m)) / n  # type: ignore[no-any-return]
         return (b + 0.5) / m  # type: ignore[no-any-return]
+
+    return mean
+
+
+def tracking_steps(jit: Jit, expert_predict: Step, expert_learn: Step) -> tuple[Step, Step]:
+    """002 eq. 6.11, with a prior."""
+    bin_of, mean = bin_steps(jit), mean_steps(jit)
 
     @jit
     def predict(state: Any, x: float) -> float:
@@ -50,26 +66,40 @@ def tracking_steps(jit: Jit, expert_predict: Step, expert_learn: Step) -> tuple[
     return predict, learn
 
 
-def _loss(m: int, n: int) -> float:
-    """What tracking may lose in sharpness: binning it again, and learning a mean in each bin."""
-    return lost_by_binning(m) + mean_regret(m, n)
+_mean, _bin_of = mean_steps(plain), bin_steps(plain)
 
 
 class Tracking(KernelForecaster):
     r"""The average outcome so far among the rows whose expert forecast fell in the same bin (TOPS, TOBS).
 
-    .. math:: p_t = \frac{1}{N_b} \sum_{s < t:\, q_s \in B_b} y_s
+    .. math:: p_t = \frac{w M_b + \sum_{s < t:\, q_s \in B_b} y_s}{w + N_b}
               \quad\text{for}\quad q_t \in B_b = [b\epsilon, (b+1)\epsilon),
 
-    where :math:`q_t` is the expert's forecast, :math:`N_b` counts the rows of the sum and the last bin is closed; the
-    mid-point of the bin while it is empty. ``epsilon`` is the width of a bin, 1/m; ``"auto"`` takes the m that makes
-    the bound on the loss of sharpness least after ``horizon`` rows, of the order of :math:`\sqrt{\log T / T}`.
+    where :math:`q_t` is the expert's forecast, :math:`N_b` counts the rows of the sum, :math:`M_b` is the mid-point of
+    the bin and w the ``prior``; the last bin is closed. With w = 0 an empty bin gives :math:`M_b`.
+
+    Parameters
+    ----------
+    expert
+        Any forecaster of one score; a copy is taken.
+    epsilon
+        Width of a bin, 1/m, m at most 2,000, in units of probability: all scores whose expert forecast lies in one bin
+        get one number. For events rarer than a few per cent take about a tenth of the base rate, or the expert alone.
+        ``"auto"`` takes the m that makes the bound on the loss of sharpness least after ``horizon`` rows, of the order
+        of :math:`\sqrt{\log T / T}`.
+    horizon
+        Rows that will come, for ``epsilon="auto"`` only.
+    prior
+        So many rows at the mid-point of the bin count beforehand, so that no forecast is 0 or 1 and log loss stays
+        finite. 0 is 002 eq. 6.11, which says exactly 0 or 1 after the first row of a bin.
 
     Notes
     -----
+    Outcomes are 0 or 1.
     Guarantee, on every sequence: the Brier score exceeds the refinement of the expert's bins by at most
-    m (1 + log(T/m)) / T, and sharpness falls by at most epsilon/2 more than that (:meth:`certificates`). Nothing is
-    promised of its calibration error: an adversary who sees a forecast can always break a deterministic one.
+    m (1 + log(T/m)) / T for prior 0, less for prior 1, and sharpness falls by at most epsilon/2 more than that
+    (:meth:`certificates`). Nothing is promised of its calibration error: an adversary who sees a forecast can always
+    break a deterministic one.
     Cost: two numbers for each bin; a row costs the expert's step and one division.
     Reference: 002 section 6.3.1; Foster and Hart 2023, section 4; docs/certificates/games.md.
 
@@ -78,48 +108,63 @@ class Tracking(KernelForecaster):
     >>> from calibrant.online import OnlinePlatt
     >>> tops = Tracking(OnlinePlatt(), epsilon=0.1)
     >>> tops.predict_one(0.72), tops.learn_many([0.72, 0.72, 0.72], [1, 1, 0]).predict_one(0.72)
-    (0.75, 0.6666666666666666)
+    (0.75, 0.6875)
     """
 
     _factory: ClassVar[Factory] = tracking_steps
+    _look = ENOUGH_TO_TELL
 
-    def __init__(self, expert: Forecaster, *, epsilon: Epsilon = 0.1, horizon: int | None = None) -> None:
-        self.n_bins = bins_of(epsilon, horizon, _loss)
-        self.epsilon, self.horizon = epsilon, horizon
+    def __init__(
+        self, expert: Forecaster, *, epsilon: Epsilon = 0.1, horizon: int | None = None, prior: float = 1.0
+    ) -> None:
+        self.epsilon, self.horizon, self.prior = epsilon, rows_of(horizon), _prior_of(prior)
+        self.n_bins = bins_of(epsilon, self.horizon, self._loss)
         super().__init__(expert)
 
-    def _begin(self) -> list[float]:
-        return [0.0, float(self.n_bins)] + [0.0] * (2 * self.n_bins)
+    def _loss(self, m: int, n: int) -> float:
+        """What it may lose in sharpness: binning it again, and learning a mean in each bin."""
+        return lost_by_binning(m) + prior_regret(m, n, self.prior)
 
-    def _resume(self, numbers: list[float]) -> None:
-        check_cells(numbers, self._held, FIRST, self.n_bins)
-        super()._resume(numbers)
+    def _begin(self) -> list[float]:
+        return [0.0, float(self.n_bins), self.prior] + [0.0] * (2 * self.n_bins)
+
+    def _check(self, numbers: list[float]) -> None:
+        super()._check(numbers)
+        check_settings(numbers[BINS:FIRST], [self.n_bins, self.prior])
+        check_cells(numbers, FIRST, self.n_bins)
+
+    def _notice(self) -> None:
+        if self._held[SEEN] >= self._look:
+            counts = self._held[FIRST : FIRST + self.n_bins]
+            self._look = warn_if_crowded(counts, self.n_bins, type(self).__name__)
 
     def _parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon, "horizon": self.horizon}
-
-    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """The promises on sharpness and on the Brier score that say something after ``n_rows`` rows."""
-        n, m = self._check_rows(n_rows), self.n_bins
-        width = f"bins of width {1 / m:g}"
-        sharp = f"the sharpness (in {width}) that is lost against the expert"
-        brier = f"the Brier score, less the refinement of the expert in {width},"
-        return promise(n, False, ("each outcome is learned before the next forecast",), (
-            (sharp, _loss(m, n), "Gupta 2023, 6.13, with smaller constants"),
-            (brier, mean_regret(m, n), "Gupta 2023, 6.24, with a smaller logarithm"),
-        ))  # fmt: skip
+        return {"epsilon": self.epsilon, "horizon": self.horizon, "prior": self.prior}
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         """The promise on sharpness; there is none on calibration, which :class:`Hedging` has."""
-        return first_of(self.certificates(n_rows))
+        return main_of(self._promises(self._check_rows(n_rows)))
+
+    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
+        """The promises on sharpness and on the Brier score that say something after ``n_rows`` rows."""
+        return telling(self._promises(self._check_rows(n_rows)))
+
+    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+        m = self.n_bins
+        width = f"bins of width {1 / m:g}"
+        sharp = f"the sharpness (in {width}) that is lost against the expert"
+        brier = f"the Brier score, less the refinement of the expert in {width},"
+        return promises(n, False, (IN_ORDER,), (
+            (sharp, self._loss(m, n), "after Gupta 2023, 6.13, with smaller constants"),
+            (brier, prior_regret(m, n, self.prior), "after Gupta 2023, 6.24, with a smaller logarithm"),
+        ))  # fmt: skip
 
     def freeze(self) -> Map:
         """The step map of this moment, where the expert has a map that is monotone or made of steps."""
         inner = self.expert.freeze()
-        values = [self._mean(b) for b in range(self.n_bins)]
-        bin_of = bin_steps(lambda function: function)
+        values = [_mean(self._held, b) for b in range(self.n_bins)]
         if isinstance(inner, StepMap):
-            return StepMap(inner.knots, np.array([values[bin_of(p, self.n_bins)] for p in inner.values])).merged()
+            return StepMap(inner.knots, np.array([values[_bin_of(p, self.n_bins)] for p in inner.values])).merged()
         rising = _rises(inner)
         m, ask = self.n_bins, self.expert.predict_one
         edges = range(1, m) if rising else range(m - 1, 0, -1)
@@ -127,9 +172,12 @@ class Tracking(KernelForecaster):
         steps = np.array(values if rising else values[::-1])
         return _steps_between(cuts, steps)
 
-    def _mean(self, b: int) -> float:
-        n = self._held[FIRST + b]
-        return self._held[FIRST + self.n_bins + b] / n if n else (b + 0.5) / self.n_bins
+
+def _prior_of(prior: Any) -> float:
+    right = isinstance(prior, (int, float, np.integer, np.floating)) and not isinstance(prior, bool)
+    if not right or not (prior == 0 or 1e-6 <= prior <= 1e6):
+        raise InputError(f"prior must be a number of rows, 0 or from 1e-6 to 1e6, not {prior!r}")
+    return float(prior)
 
 
 def _rises(inner: Map) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -17,12 +18,20 @@ from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, StepMap
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
 from calibrant.online.kernels import plain
-from calibrant.online.newton import CLAMP, link
+from calibrant.online.limits import LEAST_CLAMP, changed, clamp_of, real
+from calibrant.online.newton import USUAL_CLAMP
+from calibrant.online.newton_steps import link
 from calibrant.online.pools import Gridded, Latest
 from calibrant.solvers import fit_logistic
 from calibrant.tallies import Tally
 
 Method = Literal["platt", "beta", "bins"]
+
+SMALLEST_WINDOW, MOST = 10, 2**24
+"""Rows in a window: with fewer there is nothing to fit, and with more it is no small memory."""
+
+SHORTEST_HALF_LIFE, FARTHEST = 1e-3, 1e300
+"""Of rows, and of a fitted parameter."""
 
 FREE = Scaling(increasing=False)
 """Outcomes may come to oppose the model, so a slope may turn negative, as in the online forecasters."""
@@ -35,22 +44,34 @@ class Platt:
 
     size = 2
 
+    def __init__(self, clamp: float) -> None:
+        self.clamp = clamp
+
     def fit(self, tally: Tally) -> list[float]:
         """Slope and intercept."""
         fitted = cast(LogitAffineMap, fit_platt(tally, FREE)[0])
         return [float(fitted.slope), float(fitted.intercept)]
 
+    def held(self, x: float) -> float:
+        """The score that the map sees, and is fitted to."""
+        return min(max(x, self.clamp), 1.0 - self.clamp)
+
     def apply(self, numbers: list[float], x: float) -> float:
         """The map on one score, without arrays."""
-        x = min(max(x, CLAMP), 1.0 - CLAMP)
+        x = self.held(x)
         return float(expit(numbers[0] * math.log(x / (1.0 - x)) + numbers[1]))
+
+    def check(self, numbers: list[float]) -> None:
+        """Refuse parameters whose forecasts would not be finite."""
+        if any(abs(x) > FARTHEST for x in numbers):
+            raise changed("fitted parameters")
 
     def map(self, numbers: list[float]) -> Map:
         """The map of these numbers."""
-        return LogitAffineMap(numbers[0], numbers[1], clamp=CLAMP)
+        return LogitAffineMap(numbers[0], numbers[1], clamp=self.clamp)
 
 
-class Beta:
+class Beta(Platt):
     """Beta scaling of a tally with parameters of any sign, and its map."""
 
     size = 3
@@ -70,16 +91,16 @@ class Beta:
 
     def apply(self, numbers: list[float], x: float) -> float:
         """The map on one score, without arrays."""
-        x = min(max(x, CLAMP), 1.0 - CLAMP)
+        x = self.held(x)
         return float(expit(numbers[0] * math.log(x) - numbers[1] * math.log(1.0 - x) + numbers[2]))
 
     def map(self, numbers: list[float]) -> Map:
         """The map of these numbers."""
-        return BetaMap(numbers[0], numbers[1], numbers[2], clamp=CLAMP)
+        return BetaMap(numbers[0], numbers[1], numbers[2], clamp=self.clamp)
 
 
 def _beta_features(scores: Floats) -> Floats:
-    s = np.clip(scores, CLAMP, 1.0 - CLAMP)
+    s = np.clip(scores, LEAST_CLAMP, 1.0 - LEAST_CLAMP)  # a state may hold rows that no clamp has seen
     return np.stack([np.log(s), -np.log1p(-s), np.ones(len(s))])
 
 
@@ -101,6 +122,18 @@ class Steps:
         found = [float(len(starts)), *tally.lower_edges[starts[1:]].tolist(), *values.tolist()]
         return found + [0.0] * (self.size - len(found))
 
+    def held(self, x: float) -> float:
+        """The score as it is: bins need no log-odds."""
+        return x
+
+    def check(self, numbers: list[float]) -> None:
+        """Refuse bins that do not follow each other, and rates that are none."""
+        n = int(numbers[0])
+        edges, values, spare = numbers[1:n], numbers[n : 2 * n], numbers[2 * n :]
+        right = 1 <= n <= self.n_bins and n == numbers[0] and all(a < b for a, b in pairwise([-1.0, *edges, 2.0]))
+        if not right or not all(0.0 <= v <= 1.0 for v in [*edges, *values]) or any(spare):
+            raise changed("bins")
+
     def apply(self, numbers: list[float], x: float) -> float:
         """The map on one score, without arrays."""
         n = int(numbers[0])
@@ -112,10 +145,10 @@ class Steps:
         return StepMap(np.array(numbers[1:n]), np.array(numbers[n : 2 * n]))
 
 
-FAMILIES: dict[str, Callable[[int], Platt | Beta | Steps]] = {
-    "platt": lambda n_bins: Platt(),
-    "beta": lambda n_bins: Beta(),
-    "bins": Steps,
+FAMILIES: dict[str, Callable[[float, int], Platt | Steps]] = {
+    "platt": lambda clamp, n_bins: Platt(clamp),
+    "beta": lambda clamp, n_bins: Beta(clamp),
+    "bins": lambda clamp, n_bins: Steps(n_bins),
 }
 
 
@@ -143,11 +176,15 @@ class Refitted(Forecaster):
     first : int, optional
         Rows before the first fit; by default ``every``, or 1,000.
     window : int, optional
-        Fit to the last so many rows.
+        Fit to the last so many rows, 10 at least.
     half_life : float, optional
         Rows after which a row counts half.
     n_bins : int
         Bins, where ``method`` is ``"bins"``.
+    clamp : float
+        Scores are held this far from 0 and 1, in fits and forecasts, unless ``method`` is ``"bins"``: at 2^-32 the
+        exact zeros of a forest would have log-odds of 22 and rule the slope for all other rows. For a forest of k trees
+        ``1 / (2 * k)`` is better still.
 
     Notes
     -----
@@ -178,18 +215,18 @@ class Refitted(Forecaster):
         window: int | None = None,
         half_life: float | None = None,
         n_bins: int = 10,
+        clamp: float = USUAL_CLAMP,
     ) -> None:
-        if method not in FAMILIES:
+        if not isinstance(method, str) or method not in FAMILIES:
             raise InputError(f"method must be 'platt', 'beta' or 'bins', not {method!r}")
-        if half_life is not None and not 0.0 < half_life < math.inf:
-            raise InputError(f"half_life must be a number of rows above 0, not {half_life!r}")
         if window is not None and half_life is not None:
             raise InputError("give window or half_life, not both: one forgets rows at once, the other by degrees")
-        self.method, self.half_life, self.n_bins = method, half_life, _count(n_bins, "n_bins")
+        self.method, self.n_bins, self.clamp = method, _count(n_bins, "n_bins"), clamp_of(clamp)
+        self.half_life = None if half_life is None else real("half_life", half_life, SHORTEST_HALF_LIFE, 1e15)
         self.every = None if every is None else _count(every, "every")
-        self.window = None if window is None else _count(window, "window")
+        self.window = None if window is None else _count(window, "window", SMALLEST_WINDOW)
         self.first = (self.every or 1_000) if first is None else _count(first, "first")
-        self._family = FAMILIES[method](self.n_bins)
+        self._family = FAMILIES[method](self.clamp, self.n_bins)
         self._pool = self._new_pool()
         self._seen, self._due = 0, self.first
         self._fitted: list[float] | None = None
@@ -216,7 +253,7 @@ class Refitted(Forecaster):
         x, y = self._one(score, features), self._label(label)
         self._seen += 1
         if self._due:
-            self._pool.add(x, y)
+            self._pool.add(self._family.held(x), y)
         if self._seen == self._due:
             self._fitted = self._family.fit(self._pool.tally())
             self._due = 0 if self.every is None else self._due + self.every
@@ -240,16 +277,32 @@ class Refitted(Forecaster):
     # ---------------------------------------------------------------------------------------------------- its state
 
     def _parameters(self) -> dict[str, Any]:
-        names = ("method", "every", "first", "window", "half_life", "n_bins")
+        names = ("method", "every", "first", "window", "half_life", "n_bins", "clamp")
         return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> list[float]:
         begun, fitted = float(self._fitted is not None), self._fitted or [0.0] * self._family.size
         return [float(self._seen), float(self._due), begun, *fitted, *self._pool.numbers()]
 
+    def _check(self, numbers: list[float]) -> None:
+        super()._check(numbers)
+        seen, size = int(numbers[0]), self._family.size
+        fits = 0 if seen < self.first else 1 + ((seen - self.first) // self.every if self.every else 0)
+        due = self.first + fits * (self.every or 0) if not fits or self.every else 0
+        fitted, pool = numbers[3 : 3 + size], numbers[3 + size :]
+        if numbers[1] != due or numbers[2] != float(fits > 0) or (not fits and any(fitted)):
+            raise changed("time of the next fit")
+        if fits:
+            self._family.check(fitted)
+        if isinstance(self._pool, Latest):
+            self._pool.check(pool, min(seen, self._pool.size) if due else 0)
+        else:
+            used = self.first + (fits - 1) * (self.every or 0) if fits and due else 0
+            self._pool.check(pool, seen - used if due else 0, used)
+
     def _resume(self, numbers: list[float]) -> None:
         self._seen, self._due = int(numbers[0]), int(numbers[1])
-        self._fitted = [float(x) for x in numbers[3 : 3 + self._family.size]] if numbers[2] else None
+        self._fitted = numbers[3 : 3 + self._family.size] if numbers[2] else None
         self._pool.resume(numbers[3 + self._family.size :])
 
     @property
@@ -258,30 +311,24 @@ class Refitted(Forecaster):
         found = super().state
         return {**found, "numbers": _packed(found["numbers"])}
 
-    def restore(self, state: dict[str, Any]) -> Self:
-        """Go on from a state that an equal forecaster has written."""
-        return super().restore({**state, "numbers": _unpacked(state.get("numbers"), len(self._numbers()))})
+    def _unpacked(self, numbers: Any) -> list[float] | None:
+        """The numbers with their zeros again, or None where these are no places and values."""
+        if not isinstance(numbers, list) or len(numbers) % 2:
+            return None
+        places, found = numbers[::2], [0.0] * len(self._numbers())
+        if not all(type(i) is int and 0 <= i < len(found) for i in places):
+            return None
+        for i, value in zip(places, numbers[1::2], strict=True):
+            found[i] = value
+        return found
 
 
-def _count(value: float, name: str) -> int:
-    if not (is_whole(value) and value >= 1):
-        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+def _count(value: float, name: str, least: int = 1) -> int:
+    if not (is_whole(value) and least <= value <= MOST):
+        raise InputError(f"{name} must be a whole number of at least {least} and at most {MOST:,}, not {value!r}")
     return int(value)
 
 
 def _packed(numbers: list[float]) -> list[float]:
     """Places and values of the numbers that are not 0."""
     return [x for i, value in enumerate(numbers) if value for x in (i, value)]
-
-
-def _unpacked(packed: Any, size: int) -> list[float] | None:
-    """The numbers again, or None where these are no places and values."""
-    if not isinstance(packed, list) or len(packed) % 2:
-        return None
-    places, values = packed[::2], packed[1::2]
-    if not all(type(i) is int and 0 <= i < size for i in places):
-        return None
-    numbers = [0.0] * size
-    for i, value in zip(places, values, strict=True):
-        numbers[i] = value
-    return numbers

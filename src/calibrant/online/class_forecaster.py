@@ -1,0 +1,197 @@
+"""What online forecasters of several classes share: rows of probabilities, read by name or in order, and classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError
+from calibrant.arrays.class_names import first_names
+from calibrant.arrays.class_rows import check_class_scores, class_codes
+from calibrant.arrays.class_spread import SUM_TOLERANCE
+from calibrant.arrays.columns import check_length, is_whole
+from calibrant.arrays.keys import key_text, read_keys
+from calibrant.arrays.labels import label_column
+from calibrant.maps.classes import check_classes
+from calibrant.numerics import Floats
+from calibrant.online.base import Forecaster
+
+
+class ClassForecaster(Forecaster, abstract=True):
+    """A forecaster whose scores are rows of class probabilities and whose labels are classes.
+
+    Columns stand in the order of ``classes``; a frame, a mapping and a row of a pandas frame are read by their names. A
+    label is a class as text, or as the whole number that its name spells; one that has no column is refused. Rows sum
+    to 1; of logits pass the softmax.
+
+    A subclass defines ``_predict_row`` and ``_learn_row`` on checked rows.
+    """
+
+    takes_rows: ClassVar[bool] = True
+
+    def __init__(self, classes: Sequence[Any] | int) -> None:
+        self._values = _listed(classes)
+        self.classes = _names(self._values)
+        self._place = {name: j for j, name in enumerate(self.classes)}
+        self._seen = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows learned so far."""
+        return self._seen
+
+    def predict_one(self, score: Sequence[float] | Any, features: Any = None) -> Any:
+        """What it says about one row, from what was learned so far; asking changes nothing."""
+        return self._predict_row(self._row(score), features)
+
+    def learn_one(self, score: Sequence[float] | Any, label: Any, features: Any = None) -> Self:
+        """Learn the class of one row."""
+        row, place = self._row(score), self._label_place(label)
+        self._learn_row(row, place, features)
+        self._seen += 1
+        return self
+
+    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """What it says about many rows, all from what was learned so far."""
+        matrix, sides = self._scores(scores), self._sides(features, scores)
+        said = [self._predict_row(row, f) for row, f in zip(matrix.tolist(), sides, strict=True)]
+        return np.array(said, dtype=np.float64).reshape(self._shape(len(matrix)))
+
+    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
+        """Learn the classes of many rows in their order."""
+        self.forecast_many(scores, labels, features)
+        return self
+
+    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """Forecast each row from the rows before it, then learn its class."""
+        matrix, places = self._scores(scores), self._labels(labels, scores)
+        said = []
+        for row, place, f in zip(matrix.tolist(), places.tolist(), self._sides(features, scores), strict=True):
+            said.append(self._predict_row(row, f))
+            self._learn_row(row, place, f)
+        self._seen += len(matrix)
+        return np.array(said, dtype=np.float64).reshape(self._shape(len(matrix)))
+
+    def _predict_row(self, row: list[float], features: Any) -> Any:
+        raise NotImplementedError
+
+    def _learn_row(self, row: list[float], place: int, features: Any) -> None:
+        raise NotImplementedError
+
+    def _shape(self, n: int) -> tuple[int, ...]:
+        return n, len(self.classes)
+
+    def _row(self, score: Any) -> list[float]:
+        names = None if isinstance(score, list | tuple | np.ndarray) else _row_names(score)
+        row = _numbers(score)
+        if row is None:
+            told = score if score is None or isinstance(score, str | float | int) else type(score)
+            raise InputError(f"the row must hold a probability for each of {len(self.classes)} classes, not {told!r}")
+        if names is not None:
+            row = self._by_name(names, row)
+        if len(row) != len(self.classes):
+            raise InputError(f"the row has {len(row)} scores but there are {len(self.classes)} classes: pass one each")
+        if not (min(row) >= 0.0 and max(row) <= 1.0 and abs(sum(row) - 1.0) < 0.5 * SUM_TOLERANCE):
+            row = self._scores([row])[0].tolist()  # the rule for matrices, and its sentences
+        return row
+
+    def _by_name(self, names: list[Any], row: list[float]) -> list[float]:
+        """The row in the order of the classes; a pandas row that is merely numbered stands in that order already."""
+        found = dict(zip((_name_text(name) for name in names), row, strict=True))
+        if found.keys() == self._place.keys() and len(row) == len(found):
+            return [found[name] for name in self.classes]
+        if names == list(range(len(row))):
+            return row
+        known = first_names(self.classes)
+        raise InputError(f"the row has the names {first_names(tuple(map(str, names)))}, but the classes are {known}")
+
+    def _label_place(self, label: Any) -> int:
+        place = self._place.get(label) if isinstance(label, str) else self._place.get(key_text(label, "label") or "")
+        if place is None:
+            known = first_names(self.classes)
+            raise InputError(f"label is the class {label!r}, which no column is for (classes are {known})")
+        return place
+
+    def _scores(self, scores: ArrayLike) -> Floats:
+        matrix = np.asarray(check_class_scores(scores, self.classes, "probability")[0], dtype=np.float64)
+        if np.isnan(matrix).any():
+            raise InputError("scores has missing values: leave these rows out, since nothing can be learned from them")
+        return matrix
+
+    def _labels(self, labels: ArrayLike, scores: ArrayLike) -> NDArray[Any]:
+        n = len(scores)  # type: ignore[arg-type]
+        target = label_column(labels, "labels")
+        check_length(target, "labels", n)
+        return class_codes(read_keys(target, "labels"), self.classes, "labels")
+
+    def _sides(self, features: ArrayLike | None, scores: ArrayLike) -> Sequence[Any]:
+        n = len(scores)  # type: ignore[arg-type]
+        if features is None:
+            return [None] * n
+        try:
+            rows = np.asarray(features, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("features must be numbers, as many for each row, and they are not") from None
+        if rows.ndim != 2 or len(rows) != n:
+            raise InputError(f"features must have one row for each of the {n} scores, not the shape {rows.shape}")
+        return rows  # type: ignore[return-value]
+
+    def _labels_given(self) -> list[Any]:
+        """The classes as they were given, as far as JSON can hold them."""
+        pairs = zip(self._values, self.classes, strict=True)
+        return [value if isinstance(value, str | int | float) else name for value, name in pairs]
+
+    def _numbers(self) -> list[float]:
+        return [float(self._seen)]
+
+    def _resume(self, numbers: list[float]) -> None:
+        self._seen = int(numbers[0])
+
+
+def _listed(classes: Sequence[Any] | int) -> tuple[Any, ...]:
+    """The classes as they were given, numpy's as plain values."""
+    listed: list[Any] = []
+    if is_whole(classes):
+        listed = list(range(int(classes)))  # type: ignore[arg-type]
+    elif isinstance(classes, list | tuple | range | np.ndarray):
+        listed = list(classes)
+    if len(listed) < 2:
+        raise InputError(f"classes must name two classes or more, or be their number, not {classes!r}")
+    return tuple(value.item() if isinstance(value, np.generic) else value for value in listed)
+
+
+def _names(listed: tuple[Any, ...]) -> tuple[str, ...]:
+    try:
+        return check_classes(tuple(key_text(value, "classes") or "" for value in listed))
+    except ValueError as error:
+        raise InputError(f"classes: {error}") from None
+
+
+def _row_names(row: Any) -> list[Any] | None:
+    """Names of the entries of a row, if it has them."""
+    if isinstance(row, Mapping):
+        return list(row)
+    index = getattr(row, "index", None)
+    return None if index is None or callable(index) else list(index)
+
+
+def _numbers(row: Any) -> list[float] | None:
+    """The entries of a row as numbers, missing ones as NaN; None where it is no row of numbers."""
+    if getattr(row, "ndim", 1) != 1:
+        return None
+    try:
+        given = list(row.values()) if isinstance(row, Mapping) else list(row)
+        return None if any(isinstance(x, str) for x in given) else [math.nan if x is None else float(x) for x in given]
+    except (TypeError, ValueError):
+        return None
+
+
+def _name_text(name: Any) -> str:
+    try:
+        return key_text(name, "name") or ""
+    except ValueError:
+        return str(name)

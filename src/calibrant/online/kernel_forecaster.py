@@ -1,0 +1,149 @@
+"""Forecasters that are written as kernels: fast on one row, compiled on whole streams."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError
+from calibrant.numerics import Floats
+from calibrant.online.base import Forecaster
+from calibrant.online.kernels import ENOUGH_COMPILED, ENOUGH_ROWS, SEEN, Factory, compiler, object_steps, steps, streams
+
+PLAIN = frozenset({bool, int, float})
+"""Types of labels that need no conversion."""
+
+COMPILED: set[tuple[tuple[Factory, ...], int]] = set()
+"""Streams that numba has compiled in this process."""
+
+
+class KernelForecaster(Forecaster, abstract=True):
+    """A forecaster written as a kernel: fast on one row, and on whole streams compiled where numba is installed.
+
+    A subclass names its kernel in ``_factory``, the numbers before the first outcome in ``_begin``, and calls
+    ``super().__init__()`` when its parameters are set.
+    """
+
+    _factory: ClassVar[Factory]
+
+    def __init__(self, *experts: Forecaster) -> None:
+        self._own(*experts)
+        self._held = self._begin()
+        self._bind()
+
+    def _begin(self) -> list[float]:
+        """The numbers before the first outcome; the first counts the rows."""
+        raise NotImplementedError
+
+    def _bind(self) -> None:
+        recipe = self._recipe
+        self._both = (self._held, self.expert._state if self.experts else ())
+        self._predict, self._learn = steps(recipe, fast=False)
+        self._compiles = object_steps not in recipe
+
+    @property
+    def _recipe(self) -> tuple[Factory, ...]:
+        return (type(self)._factory, *(self.expert._recipe if self.experts else ()))
+
+    @property
+    def _state(self) -> Any:
+        return self._both
+
+    @property
+    def n_rows(self) -> int:
+        """Rows learned so far."""
+        return int(self._held[SEEN])
+
+    def predict_one(self, score: float, features: Any = None) -> float:
+        """The probability of an event, from what was learned so far; asking changes nothing."""
+        if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
+            score = self._asked(score, features)
+        return self._predict(self._both, score)  # type: ignore[no-any-return]
+
+    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
+        """Learn one outcome."""
+        if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
+            score = self._asked(score, features)
+        if label.__class__ not in PLAIN or not (label == 0 or label == 1):
+            label = self._label(label)
+        self._learn(self._both, score, float(label))
+        return self
+
+    def _asked(self, score: Any, features: Any) -> float:
+        """A score that is no plain float in [0, 1]: of another type, or a mistake."""
+        if features is not None:
+            raise InputError(f"features must be left out: {type(self).__name__} looks at the score alone")
+        return self._score(score)
+
+    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """Probabilities of many rows, all from what was learned so far."""
+        xs = self._stream(scores, features)
+        out = np.empty(len(xs))
+        self._run(2, xs, out)
+        return out
+
+    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
+        """Learn outcomes in their order."""
+        xs = self._stream(scores, features)
+        self._run(1, xs, self._labels(labels, scores))
+        self._notice()
+        return self
+
+    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
+        xs = self._stream(scores, features)
+        out = np.empty(len(xs))
+        self._run(0, xs, self._labels(labels, scores), out)
+        self._notice()
+        return out
+
+    def _stream(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
+        if features is not None:
+            self._asked(0.0, features)
+        return self._scores(scores)
+
+    def _notice(self) -> None:
+        """Look at what a stream has left behind, and warn where the user should know."""
+
+    def _run(self, which: int, *arrays: NDArray[Any]) -> None:
+        recipe = self._recipe
+        enough = ENOUGH_COMPILED if (recipe, which) in COMPILED else ENOUGH_ROWS
+        fast = self._compiles and len(arrays[0]) >= enough and compiler() is not None
+        run = streams(recipe, fast=fast)[which]
+        if not fast:
+            lists = [a.tolist() for a in arrays]
+            run(self._both, *lists)
+            if which != 1:
+                arrays[-1][:] = lists[-1]
+            return
+        COMPILED.add((recipe, which))
+        state = _as_arrays(self._both)
+        run(state, *arrays)
+        _copy_back(state, self._both)
+
+    def _numbers(self) -> list[float]:
+        return list(self._held)
+
+    def _resume(self, numbers: list[float]) -> None:
+        self._held[:] = numbers
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the steps, which are made again."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_predict", "_learn", "_both")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the steps again."""
+        self.__dict__.update(state)
+        self._bind()
+
+
+def _as_arrays(state: Any) -> Any:
+    return (np.array(state[0], dtype=np.float64), _as_arrays(state[1])) if state else ()
+
+
+def _copy_back(arrays: Any, state: Any) -> None:
+    if state:
+        state[0][:] = arrays[0].tolist()
+        _copy_back(arrays[1], state[1])

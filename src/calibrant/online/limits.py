@@ -1,0 +1,116 @@
+"""What parameters may be, what a state may hold, and when a bound on the regret is worth its words."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+from calibrant.arrays import InputError
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
+from calibrant.online.base import MOST_ROWS
+from calibrant.online.kernels import SEEN
+
+SLACK = 1e-6
+"""What rounding may add to a number of a state in a very long stream, as a share of it."""
+
+LEAST_CLAMP, MOST_CLAMP = 2.0**-32, 0.25
+"""How near to 0 and 1 scores may be held: nearer, log-odds lose their digits."""
+
+
+def real(name: str, value: object, low: float, high: float, why: str = "") -> float:
+    """A parameter as a float from low to high, or an error that says so.
+
+    Examples
+    --------
+    >>> real("radius", 2, 1.0, 1e9)
+    2.0
+    """
+    found: Any = value  # whole numbers of any size compare with floats, and would not all turn into one
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not low <= found <= high:
+        raise InputError(f"{name} must be at least {low:.4g}{why} and at most {high:.4g}, not {value!r}")
+    return float(value)
+
+
+def clamp_of(value: object) -> float:
+    """How far scores are held from 0 and 1."""
+    return real("clamp", value, LEAST_CLAMP, MOST_CLAMP)
+
+
+def changed(what: str) -> InputError:
+    """The error for a state that no stream leads to."""
+    return InputError(f"the state's {what} cannot come from any stream: was it changed by hand?")
+
+
+def check_steps(
+    numbers: list[float], begin: list[float], pivots: Mapping[int, float], factors: Mapping[int, float], reach: float
+) -> None:
+    r"""Refuse numbers that no steps from ``begin`` on lead to.
+
+    They are the count n, the parameters, the factors L and D of a matrix :math:`\rho I + \sum_t w_t x_t x_t^\top` and
+    settings, in this order.
+
+    Parameters
+    ----------
+    pivots
+        The places of D, and the most that one row adds: it is at least :math:`\rho`, and at most n times that more.
+    factors
+        The places of L, and the most w that one row has on its other feature. An entry is
+        :math:`\sum w x x' / (\rho + \sum w x^2)`, and by Cauchy and Schwarz at most :math:`\frac12 \sqrt{n w / \rho}`.
+    reach
+        The largest norm of the parameters.
+    """
+    n, first, last = numbers[SEEN], min(pivots), max([*pivots, *factors])
+    if n > MOST_ROWS:
+        raise changed("number of rows")
+    if numbers[last + 1 :] != begin[last + 1 :]:
+        raise changed("settings")
+    if not math.hypot(*numbers[1:first]) <= reach * (1.0 + SLACK):
+        raise changed("slope or level")
+    start = begin[first]
+    right = all(start <= numbers[i] <= (start + n * most) * (1.0 + SLACK) for i, most in pivots.items())
+    if not right or any(abs(numbers[i]) > 0.5 * math.sqrt(n * w / start) * (1.0 + SLACK) for i, w in factors.items()):
+        raise changed("matrix")
+
+
+def regret_promise(
+    best: str,
+    bound: float,
+    n_rows: int,
+    assumptions: tuple[str, ...],
+    theorem: str,
+    rows: tuple[int, int] | None = None,
+) -> OnlineCertificate | Refusal:
+    """A bound on the log loss beyond that of the best map, or a refusal where one half on every row has as good a one.
+
+    The loss of one half is log 2 on every row, and no map has less than 0.
+
+    Parameters
+    ----------
+    rows
+        The first and the last row of a stretch that the promise is about; by default all of them.
+
+    Examples
+    --------
+    >>> print(regret_promise("the best map", 12.3456, 1000, (), "a theorem"))  # doctest: +ELLIPSIS
+    After 1,000 rows the log loss beyond that of the best map, in sum over the rows (0.013 a row), is at most 12.35, ...
+    """
+    first, last = rows or (1, n_rows)
+    length = last - first + 1
+    if bound >= length * math.log(2.0):
+        return Refusal(
+            f"the regret is bounded by {bound:.4g} over {length:,} rows, and that of saying 1/2 on every row by "
+            f"{length * math.log(2.0):.4g}: a promise needs more rows, or a smaller radius"
+        )
+    where = f"in sum over {f'rows {first:,} to {last:,}' if rows else 'the rows'} ({_up(bound / length)} a row),"
+    quantity = f"the log loss beyond that of {best}, {where}"
+    return OnlineCertificate(quantity, bound, n_rows, False, (*assumptions, IN_ORDER), theorem)
+
+
+def _up(value: float) -> str:
+    """Two digits, and never less than the value."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    told = f"{value:.2g}"
+    return told if float(told) >= value else f"{float(told) + digit:.2g}"
