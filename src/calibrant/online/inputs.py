@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import read_column, read_floats, refuse_other_order
 from calibrant.numerics import Floats
+
+CHUNK = 1 << 16
+"""Rows that are looked at together, so that what is made for it stays near the processor."""
 
 
 def one_score(score: Any) -> float:
@@ -24,10 +27,16 @@ def one_score(score: Any) -> float:
 
 def one_label(label: Any, bounded: bool) -> float:
     """An outcome as 0.0 or 1.0, or as any float in [0, 1] where outcomes are bounded."""
-    y = _real(label)
-    if y is None or not (0.0 <= y <= 1.0 if bounded else y in (0.0, 1.0)):
+    y = _outcome(label, bounded)
+    if y is None:
         raise InputError(f"label must be {'a number in [0, 1]' if bounded else '0 or 1'}, not {label!r}")
     return y
+
+
+def _outcome(label: Any, bounded: bool) -> float | None:
+    """The same, or None for what is no outcome."""
+    y = _real(label)
+    return y if y is not None and (0.0 <= y <= 1.0 if bounded else y in (0.0, 1.0)) else None
 
 
 def _real(value: Any) -> float | None:
@@ -47,9 +56,8 @@ def many_scores(scores: ArrayLike) -> Floats:
     if len(shape) == 2 and shape[1] != 1:
         raise InputError(f"scores has shape {shape}: pass one column; for several classes use OnlineClasses")
     found: Floats = read_floats(scores, "scores")
-    inside = (found >= 0.0) & (found <= 1.0)
-    if not inside.all():
-        place = int(np.argmin(inside))
+    if found.size and not (found.min() >= 0.0 and found.max() <= 1.0):  # false for NaN too; no temporary arrays
+        place = int(np.argmin((found >= 0.0) & (found <= 1.0)))
         raise InputError(
             f"scores must be probabilities in [0, 1], but row {place} has {found[place]}: leave rows without a score "
             "out, and pass margins through a sigmoid first"
@@ -61,18 +69,30 @@ def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
     """Outcomes, one for each score, as an array of 0.0 and 1.0, or of floats in [0, 1] where outcomes are bounded."""
     refuse_other_order(scores, labels)
     raw = read_column(labels, "labels")
-    right = None
-    if raw.dtype.kind in "biuf":
-        right = (raw >= 0) & (raw <= 1) if bounded else (raw == 0) | (raw == 1)
-    if right is None or not right.all():
-        value = raw[0] if right is None else raw[int(np.argmin(right))]
+    if not (raw.dtype.kind in "biuf" and _all_outcomes(raw, bounded)):
+        what = "numbers in [0, 1]" if bounded else "0 or 1"
         raise InputError(
-            f"labels must be {'numbers in [0, 1]' if bounded else '0 or 1'} in every row, not {value!r}: "
-            "leave rows out whose outcome is not known yet"
+            f"labels must be {what} in every row, not {_wrong(raw, bounded)!r}: leave rows out whose outcome is not "
+            "known yet"
         )
     if len(raw) != np.size(scores):
         raise InputError(f"labels has {len(raw)} rows but scores has {np.size(scores)}: pass one for each")
     return np.asarray(raw, dtype=np.float64)
+
+
+def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
+    for start in range(0, len(raw), CHUNK):
+        part = raw[start : start + CHUNK]
+        if bounded and not (part.min() >= 0 and part.max() <= 1):
+            return False
+        if not bounded and np.count_nonzero(part == 0) + np.count_nonzero(part == 1) != len(part):
+            return False
+    return True
+
+
+def _wrong(raw: NDArray[Any], bounded: bool) -> Any:
+    """The first value that is no outcome."""
+    return next((x for x in raw.tolist() if _outcome(x, bounded) is None), raw[0])
 
 
 def many_features(features: ArrayLike | None, n: int) -> Sequence[Any]:
