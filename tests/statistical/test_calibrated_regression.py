@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from calibrant.online import CalibratedRegression
-from calibrant.online.test_functions import hats
+from calibrant.online.families import hats
 
 pytestmark = pytest.mark.statistical
 

@@ -42,7 +42,7 @@ def _matrix(features: Any, d: int) -> Floats:
         found = np.asarray(features)
         if found.dtype.kind not in "biuf":
             found = read_floats(found.reshape(-1), "features").reshape(found.shape)
-    except (TypeError, ValueError):  # rows of unequal length, text, mappings
+    except (TypeError, ValueError, Warning):  # rows of unequal length (a warning before numpy 1.24), text, mappings
         raise InputError(
             f"features must be {d} numbers for each row, a list in the order of the groups, and are none"
         ) from None

@@ -15,9 +15,7 @@ from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.group_features import group_features
-from calibrant.online.regression_promise import Promised
-from calibrant.online.test_functions import (
+from calibrant.online.families import (
     FAMILIES,
     LARGEST_SIZE,
     SIZES,
@@ -28,6 +26,8 @@ from calibrant.online.test_functions import (
     line_fixed_point,
     own_values,
 )
+from calibrant.online.group_features import group_features
+from calibrant.online.regression_promise import Promised
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 """From a forecast, a score and features to values in [-1, 1], continuous in the forecast."""
