@@ -13,7 +13,7 @@ from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
 from calibrant.online.newton import best_platt, both_held
-from calibrant.online.newton_steps import link
+from calibrant.online.newton_steps import held_log_odds, link
 
 ROOT_STEPS = 50
 """Most of Newton's steps for the log-odds of a forecast; a handful is usual."""
@@ -24,16 +24,7 @@ A, B, D1, L, D2, FLATTER, LOW = range(1, 8)
 
 def improper_steps(jit: Jit) -> tuple[Step, Step]:
     """The forecast is made where both outcomes of this row have been learned already; the matrix is as in OPS."""
-    log = math.log
-    expit = link(jit)
-
-    @jit
-    def feature(x: float, low: float) -> float:
-        if x < low:
-            x = low
-        elif x > 1.0 - low:
-            x = 1.0 - low
-        return log(x / (1.0 - x))
+    expit, feature = link(jit), held_log_odds(jit)
 
     @jit
     def both_ways(s: Any, z: float) -> float:

@@ -32,14 +32,9 @@ def link(jit: Jit) -> Step:
     return expit
 
 
-def platt_steps(jit: Jit) -> tuple[Step, Step]:
-    """002 Algorithm 6.1 in two dimensions.
-
-    The matrix is kept as L D L', updated by rank one without subtraction: D only grows, so that the matrix stays
-    positive definite however long the stream is.
-    """
-    log, sqrt = math.log, math.sqrt
-    expit = link(jit)
+def held_log_odds(jit: Jit) -> Step:
+    """The log-odds of a score that is held so far from 0 and 1."""
+    log = math.log
 
     @jit
     def feature(x: float, low: float) -> float:
@@ -48,6 +43,18 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
         elif x > 1.0 - low:
             x = 1.0 - low
         return log(x / (1.0 - x))
+
+    return feature
+
+
+def platt_steps(jit: Jit) -> tuple[Step, Step]:
+    """002 Algorithm 6.1 in two dimensions.
+
+    The matrix is kept as L D L', updated by rank one without subtraction: D only grows, so that the matrix stays
+    positive definite however long the stream is.
+    """
+    sqrt = math.sqrt
+    expit, feature = link(jit), held_log_odds(jit)
 
     @jit
     def predict(state: Any, x: float) -> float:
