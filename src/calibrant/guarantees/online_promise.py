@@ -45,7 +45,7 @@ class OnlineCertificate:
     def __str__(self) -> str:
         """One sentence, and the assumptions if there are any."""
         where = "on average over its own draws" if self.expected else "on every sequence"
-        bound = _rounded_up(self.bound)
+        bound = rounded_up(self.bound, 4)
         told = f"After {self.n_rows:,} rows {self.quantity} is at most {bound}, {where} ({self.theorem})."
         return told + (f" It assumes that {'; that '.join(self.assumptions)}." if self.assumptions else "")
 
@@ -54,10 +54,16 @@ class OnlineCertificate:
         return {**asdict(self), "assumptions": list(self.assumptions)}
 
 
-def _rounded_up(bound: float) -> str:
-    """Four digits, and never less than the bound."""
-    if not 0.0 < bound < math.inf:
-        return f"{bound:g}"
-    digit = 10.0 ** (math.floor(math.log10(bound)) - 3)
-    told = f"{bound:.4g}"
-    return told if float(told) >= bound else f"{float(told) + digit:.4g}"
+def rounded_up(bound: float, digits: int) -> str:
+    """So many digits, and never less than the bound.
+
+    Examples
+    --------
+    >>> rounded_up(705.5154, 4), rounded_up(0.0020104, 2), rounded_up(0.14, 2)
+    ('705.6', '0.0021', '0.14')
+    """
+    told = f"{bound:.{digits}g}"
+    if float(told) >= bound:
+        return told
+    last = 10.0 ** (math.floor(math.log10(bound)) - digits + 1)
+    return f"{float(told) + last:.{digits}g}"

@@ -19,6 +19,7 @@ from calibrant.maps import Map
 from calibrant.numerics import Floats
 from calibrant.online.inputs import many_features, many_labels, many_scores, one_label, one_score
 from calibrant.online.kernels import SEEN, Factory, object_steps
+from calibrant.online.limits import MOST_ROWS, changed
 
 KINDS: dict[str, type[Forecaster]] = {}
 """Forecasters by the name that their states carry."""
@@ -27,8 +28,7 @@ VERSION = 1
 """Of the form of states."""
 
 LARGEST = sys.float_info.max
-MOST_ROWS = 2**53
-"""Counts are exact up to here."""
+"""The largest number that a state may hold."""
 
 
 class Forecaster:
@@ -187,7 +187,7 @@ class Forecaster:
     def _check(self, numbers: list[float]) -> None:
         """Refuse numbers that no stream can lead to."""
         if not (is_whole(numbers[SEEN]) and 0 <= numbers[SEEN] <= MOST_ROWS):
-            raise InputError("the state's number of rows is no whole number: was it changed by hand?")
+            raise changed("number of rows")
 
     def _resume(self, numbers: list[float]) -> None:
         """Take over what another one learned."""

@@ -18,7 +18,7 @@ from calibrant.notions import ClassWise, Confidence, Notion, Problem, TopLabel, 
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
 from calibrant.online.class_forecaster import ClassForecaster
-from calibrant.online.newton import CLAMP
+from calibrant.online.limits import LEAST_CLAMP, SLACK, changed
 
 BINARY = (TopLabel.name, ClassWise.name, Confidence.name)
 """Notions that are a binary problem for each class, or one for all."""
@@ -239,7 +239,7 @@ class OnlineTemperature(ClassForecaster):
     def _logs(self, row: list[float], features: Any) -> list[float]:
         if features is not None:
             raise InputError("features must be left out: OnlineTemperature looks at the scores alone")
-        return [math.log(min(max(x, CLAMP), 1.0)) for x in row]
+        return [math.log(min(max(x, LEAST_CLAMP), 1.0)) for x in row]
 
     def _softmax(self, z: list[float]) -> list[float]:
         top = max(z)
@@ -249,7 +249,7 @@ class OnlineTemperature(ClassForecaster):
 
     def freeze(self) -> SoftmaxMap:
         """The temperature map of this moment."""
-        return SoftmaxMap(self.classes, np.array([self.slope]), np.zeros(0), "probability", CLAMP)
+        return SoftmaxMap(self.classes, np.array([self.slope]), np.zeros(0), "probability", LEAST_CLAMP)
 
     def _parameters(self) -> dict[str, Any]:
         return {"classes": self._labels_given(), "gamma": self.gamma, "rho": self.rho, "radius": self.radius}
@@ -261,11 +261,11 @@ class OnlineTemperature(ClassForecaster):
         super()._check(numbers)
         seen, slope, matrix = numbers
         # A gradient is a difference of a logarithm and a mean of logarithms, which are held at that of the clamp.
-        most = (self.rho + seen * math.log(CLAMP) ** 2) * (1.0 + 1e-6)
+        most = (self.rho + seen * math.log(LEAST_CLAMP) ** 2) * (1.0 + SLACK)
         if not (1.0 / self.radius <= slope <= self.radius and self.rho <= matrix <= most) or (
             not seen and slope != 1.0
         ):
-            raise InputError("the state's slope is such as no stream leads to: was it changed by hand?")
+            raise changed("slope")
 
     def _resume(self, numbers: list[float]) -> None:
         super()._resume(numbers)

@@ -24,6 +24,7 @@ from calibrant.online.game_bounds import (
 )
 from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
+from calibrant.online.limits import changed
 from calibrant.online.widths import (
     ENOUGH_TO_TELL,
     MOST_GAMES,
@@ -194,7 +195,7 @@ class CalibrationGame(KernelForecaster, abstract=True):
         check_settings(numbers[BINS:KEY], [self.n_bins, self._kind])
         key = numbers[KEY:FIRST]
         if not all(whole_in(word, 0, WORD) for word in key) or (self._kind == BOTH and any(key)):
-            raise InputError("the state's key is no two words of 32 bits: was it changed by hand?")
+            raise changed("key")
         check_cells(numbers, FIRST, self.n_bins, whole=not self.bounded_outcomes)
 
     def _branch(self, place: int) -> None:

@@ -10,11 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import read_column, read_floats, refuse_other_order
+from calibrant.arrays.columns import CHUNK, read_column, read_floats, refuse_other_order
 from calibrant.numerics import Floats
-
-CHUNK = 1 << 16
-"""Rows that are looked at together, so that what is made for it stays near the processor."""
 
 
 def one_score(score: Any) -> float:

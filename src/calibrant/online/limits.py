@@ -9,9 +9,11 @@ from typing import Any
 
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
-from calibrant.online.base import MOST_ROWS
+from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate, rounded_up
 from calibrant.online.kernels import SEEN
+
+MOST_ROWS = 2**53
+"""Counts are exact up to here."""
 
 SLACK = 1e-6
 """What rounding may add to a number of a state in a very long stream, as a share of it."""
@@ -63,8 +65,6 @@ def check_steps(
         The largest norm of the parameters.
     """
     n, first, last = numbers[SEEN], min(pivots), max([*pivots, *factors])
-    if n > MOST_ROWS:
-        raise changed("number of rows")
     if numbers[last + 1 :] != begin[last + 1 :]:
         raise changed("settings")
     if not math.hypot(*numbers[1:first]) <= reach * (1.0 + SLACK):
@@ -104,13 +104,8 @@ def regret_promise(
             f"the regret is bounded by {bound:.4g} over {length:,} rows, and that of saying 1/2 on every row by "
             f"{length * math.log(2.0):.4g}: a promise needs more rows, or a smaller radius"
         )
-    where = f"in sum over {f'rows {first:,} to {last:,}' if rows else 'the rows'} ({_up(bound / length)} a row),"
+    where = (
+        f"in sum over {f'rows {first:,} to {last:,}' if rows else 'the rows'} ({rounded_up(bound / length, 2)} a row),"
+    )
     quantity = f"the log loss beyond that of {best}, {where}"
     return OnlineCertificate(quantity, bound, n_rows, False, (*assumptions, IN_ORDER), theorem)
-
-
-def _up(value: float) -> str:
-    """Two digits, and never less than the value."""
-    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    told = f"{value:.2g}"
-    return told if float(told) >= value else f"{float(told) + digit:.2g}"

@@ -9,20 +9,18 @@ from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.online.base import Forecaster
+from calibrant.online.limits import LEAST_CLAMP, changed
 
 Loss = Literal["brier", "log"]
 
 RATES: dict[str, float] = {"brier": 2.0, "log": 1.0}
 """The largest learning rate at which each loss is mixable for outcomes 0 and 1."""
 
-CLAMP = 2.0**-32
-"""Log loss holds forecasts this far from 0 and 1."""
-
 ROUNDING: dict[str, float] = {"brier": 2.0**-40, "log": 2.0**-20}
 """What the rounding of a forecast may add to the loss of a row: near 1 doubles are 2^-53 apart, and log loss has slopes
 up to 2^32 there."""
 
-LARGEST_LOSS: dict[str, float] = {"brier": 1.0, "log": -math.log(CLAMP)}
+LARGEST_LOSS: dict[str, float] = {"brier": 1.0, "log": -math.log(LEAST_CLAMP)}
 """The largest loss of a row."""
 
 HELD = "forecasts of experts are held 2^-32 from 0 and 1, also where they are judged"
@@ -118,7 +116,7 @@ class MultiExpert(Forecaster):
         if features is not None and not self.takes_features:
             raise InputError("features must be left out: every expert looks at the score alone")
         found = [expert.predict_one(x, features if expert.takes_features else None) for expert in self.experts]
-        return [min(max(p, CLAMP), 1.0 - CLAMP) for p in found] if self.loss == "log" else found
+        return [min(max(p, LEAST_CLAMP), 1.0 - LEAST_CLAMP) for p in found] if self.loss == "log" else found
 
     def _lost(self, p: float, y: float) -> float:
         if self.loss == "brier":
@@ -154,7 +152,7 @@ class MultiExpert(Forecaster):
         super()._check(numbers)
         seen, *behind = numbers
         if min(behind) != 0.0 or max(behind) > 2.0 * LARGEST_LOSS[self.loss] * seen:
-            raise InputError("the state's losses belong to no stream: was it changed by hand?")
+            raise changed("losses")
 
     def _resume(self, numbers: list[float]) -> None:
         self._seen, self._behind = int(numbers[0]), numbers[1:]

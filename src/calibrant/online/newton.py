@@ -32,11 +32,8 @@ from calibrant.online.newton_steps import (
     platt_steps,
 )
 
-CLAMP = 2.0**-32
-"""The nearest to 0 and 1 that a score is held, as everywhere for log-odds."""
-
 USUAL_CLAMP = 1e-5
-"""How near by default: a stream is learned row by row, and the zeros of a forest would rule its slope."""
+"""How near to 0 and 1 scores are held by default: learned row by row, the zeros of a forest would rule the slope."""
 
 CERTIFIED_CLAMP = 0.01
 """The same for certified forecasters, whose bound needs log-odds of moderate size."""

@@ -27,6 +27,7 @@ from calibrant.online.families import (
     own_values,
 )
 from calibrant.online.group_features import group_features
+from calibrant.online.limits import SLACK, changed
 from calibrant.online.regression_promise import Promised
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
@@ -34,9 +35,6 @@ OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 
 JUMP = 1e-6
 """A fixed point that is missed by more than this has no continuous function behind it."""
-
-SLACK = 1e-6
-"""Share by which rounding may lead over the limits of a state."""
 
 OWN = "own"
 """What a state says in the place of functions that only their owner has."""
@@ -361,7 +359,7 @@ class CalibratedRegression(Forecaster):
             and (seen > 0 or not any(map(any, columns)))
         )
         if not fine:
-            raise InputError("the state's numbers are such as no stream leads to: was it changed by hand?")
+            raise changed("sums")
 
     def _split(self, numbers: list[float]) -> list[list[float]]:
         """Columns of the factors."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import numbers as kinds
 from collections.abc import Callable
 from typing import Any, Literal
 
 from calibrant.arrays import InputError
+from calibrant.arrays.columns import is_whole
 from calibrant.arrays.errors import warn
 from calibrant.online.kernels import Jit, Step
+from calibrant.online.limits import MOST_ROWS, changed
 
 Epsilon = float | Literal["auto"]
 
@@ -56,15 +57,14 @@ def bins_of(epsilon: Epsilon, horizon: int | None, bound: Callable[[int, int], f
 
 def whole_in(value: Any, low: int, high: float) -> bool:
     """Whether a parameter, of any type and size, is a whole number from low to high; True and False are not."""
-    real = isinstance(value, kinds.Real) and not isinstance(value, bool)
-    return bool(real and low <= value <= high and value == int(value))
+    return is_whole(value) and low <= value <= high
 
 
 def rows_of(horizon: Any) -> int | None:
     """A horizon as a plain whole number."""
     if horizon is None:
         return None
-    if not whole_in(horizon, 1, 2**53):
+    if not whole_in(horizon, 1, MOST_ROWS):
         raise InputError(f"horizon must be the number of rows that will come, a whole number, not {horizon!r}")
     return int(horizon)
 
@@ -77,13 +77,13 @@ def check_cells(numbers: list[float], first: int, m: int, *, whole: bool = True)
             wrong += not (0 <= total <= count == int(count) and (not whole or total == int(total)))
             n += count
     if wrong or n != numbers[0]:
-        raise InputError("the state's counts do not belong to each other: was it changed by hand?")
+        raise changed("counts")
 
 
 def check_settings(found: list[float], given: list[float]) -> None:
     """Refuse a state whose settings, which lie among its numbers, are not those of its parameters."""
     if found != given:
-        raise InputError("the state's settings are not those of its parameters: was it changed by hand?")
+        raise changed("settings")
 
 
 def warn_if_crowded(counts: list[float], m: int, name: str) -> float:
