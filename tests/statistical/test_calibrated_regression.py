@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+from benchmarks import groups
 
 from calibrant.online import CalibratedRegression
 from calibrant.online.families import hats
 
 pytestmark = pytest.mark.statistical
 
-
-def _load_groups() -> ModuleType:
-    """Import benchmarks/groups.py by path: the folder is not installed. Dataclasses need the entry in sys.modules."""
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "groups.py"
-    spec = importlib.util.spec_from_file_location("benchmark_groups", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-groups = _load_groups()
 
 # Each sees the forecast p and the errors so far, of which the first is that of the group.
 STRATEGIES = {

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
+from benchmarks import adversaries
 
 from calibrant.metrics import error_over_time
 from calibrant.online import Foster99, Hedging, OnlinePlatt, Tracking, TwoChoices
@@ -16,19 +12,6 @@ from calibrant.online import Foster99, Hedging, OnlinePlatt, Tracking, TwoChoice
 pytestmark = pytest.mark.statistical
 
 
-def _load_adversaries() -> ModuleType:
-    """Import benchmarks/adversaries.py by path: the folder is not installed. Dataclasses need the entry below."""
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "adversaries.py"
-    spec = importlib.util.spec_from_file_location("benchmark_adversaries", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-adversaries = _load_adversaries()
 STRATEGIES = {strategy.__name__: strategy for strategy in adversaries.STRATEGIES}
 HEDGERS = {
     "F99": (lambda k: Foster99(random_state=k), lambda n: 0.05 + 2 / (0.1 * n) ** 0.5),

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import worlds
 from scipy import stats
 
 pytestmark = pytest.mark.statistical
 
 
-def _load_worlds() -> ModuleType:
-    """Import benchmarks/worlds.py by path: the folder is not installed. Dataclasses need the entry in sys.modules."""
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "worlds.py"
-    spec = importlib.util.spec_from_file_location("benchmark_worlds", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-worlds = _load_worlds()
 CLOSED = ("left", "right", "both", "neither")
 SMOOTH = [world for world in worlds.WORLDS if isinstance(world, worlds.PolynomialWorld)]
 PIECEWISE = [world for world in worlds.WORLDS if isinstance(world, worlds.PiecewiseWorld)]
