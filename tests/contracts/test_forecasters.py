@@ -327,11 +327,11 @@ def test_a_refused_state_changes_nothing_on_any_level() -> None:
 
 
 def test_an_expert_must_be_a_forecaster_of_one_score() -> None:
-    with pytest.raises(InputError, match="expert must be a forecaster"):
+    with pytest.raises(InputError, match=r"expert must be one of calibrant.online, not 0.5"):
         online.Tracking(0.5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="takes rows of classes"):
         online.Tracking(online.OnlineTemperature(3))
-    with pytest.raises(InputError, match="Tracking hands no features on"):
+    with pytest.raises(InputError, match="expert must need one score alone, and CalibratedRegression needs features"):
         online.Tracking(online.CalibratedRegression(2))
 
 

@@ -91,7 +91,7 @@ def test_mistakes_are_told() -> None:
     for given, told in (
         (OnlinePlatt, r"OnlinePlatt is a class: pass OnlinePlatt\(\)"),
         ("OPS", "must be one of calibrant.online, not 'OPS'"),
-        (OnlineTemperature(2), "OnlineTemperature needs rows of classes"),
+        (OnlineTemperature(2), "OnlineTemperature takes rows of classes"),
         (CalibratedRegression(2), "CalibratedRegression needs features"),
     ):
         with pytest.raises(InputError, match=told):

@@ -325,7 +325,7 @@ def test_top_label_forecasts_of_an_overconfident_model_become_calibrated():
         (lambda: OnlineClasses(OnlinePlatt(), "abc"), "two classes or more"),
         (lambda: OnlineClasses(OnlinePlatt(), 3, "canonical"), "notion must be one of"),
         (lambda: OnlineClasses(OnlinePlatt(), 3, "top-k-label"), "notion must be one of"),
-        (lambda: OnlineClasses("platt", 3), "must be a forecaster"),
+        (lambda: OnlineClasses("platt", 3), "must be one of calibrant.online"),
         (lambda: OnlineClasses(OnlineTemperature(3), 3), "takes rows of classes"),
         (lambda: Tracking(OnlineTemperature(3)), "takes rows of classes"),
         (lambda: OnlineTemperature(3, gamma="x"), "gamma must be a number"),

@@ -68,4 +68,9 @@ def __getattr__(name: str) -> Any:
     """Load an adapter when it is first used."""
     if name not in _ADAPTERS:
         raise AttributeError(f"module 'calibrant.online' has no attribute {name!r}")
-    return getattr(import_module(f"calibrant.online.{_ADAPTERS[name]}"), name)
+    try:
+        return getattr(import_module(f"calibrant.online.{_ADAPTERS[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "river":
+            raise
+        raise ImportError("RiverClassifier needs river: pip install river") from None

@@ -201,14 +201,7 @@ class Forecaster:
     def _own(self, *experts: Forecaster) -> None:
         """Stand on copies of these, so that nobody else moves them."""
         for expert in experts:
-            if not isinstance(expert, Forecaster):
-                raise InputError(f"expert must be a forecaster of calibrant.online, not {expert!r}")
-            if expert.takes_rows:
-                raise InputError(
-                    f"expert must be a forecaster of one score, and {type(expert).__name__} takes rows of classes"
-                )
-            if expert.takes_features and not self.passes_features:
-                raise InputError(f"{type(self).__name__} hands no features on, which {type(expert).__name__} needs")
+            one_score_forecaster(expert, "expert", features=self.passes_features)
         self.experts = tuple(copy.deepcopy(experts))
         for place, expert in enumerate(self.experts, start=1):
             expert._branch(place)
@@ -250,6 +243,29 @@ class Forecaster:
         given = [repr(expert) for expert in self.experts]
         given += [f"{name}={value!r}" for name, value in self._parameters().items()]
         return f"{type(self).__name__}({', '.join(given)})"
+
+
+def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features: bool = False) -> Forecaster:
+    """The forecaster, if a score alone is enough for it, or a score with features where these are handed on.
+
+    Examples
+    --------
+    >>> from calibrant.online import OnlinePlatt
+    >>> one_score_forecaster(OnlinePlatt)
+    Traceback (most recent call last):
+        ...
+    calibrant.arrays.errors.InputError: forecaster must be an object, and OnlinePlatt is a class: pass OnlinePlatt()
+    """
+    if isinstance(forecaster, type):
+        kind = forecaster.__name__
+        raise InputError(f"{name} must be an object, and {kind} is a class: pass {kind}()")
+    if not isinstance(forecaster, Forecaster):
+        raise InputError(f"{name} must be one of calibrant.online, not {forecaster!r}")
+    if forecaster.takes_rows:
+        raise InputError(f"{name} must take one score, and {type(forecaster).__name__} takes rows of classes")
+    if forecaster.takes_features and not features:
+        raise InputError(f"{name} must need one score alone, and {type(forecaster).__name__} needs features")
+    return forecaster
 
 
 def resume(state: dict[str, Any] | str | bytes) -> Forecaster:

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.arrays import InputError
 from calibrant.calibrators.classifier import ScoringClassifier, check_two
 from calibrant.numerics import expit
-from calibrant.online.base import Forecaster
-from calibrant.online.binary import one_score_forecaster
+from calibrant.online.base import Forecaster, one_score_forecaster
 from calibrant.online.newton import OnlinePlatt
 
 

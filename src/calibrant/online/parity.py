@@ -17,8 +17,7 @@ from calibrant.arrays.class_rows import is_matrix
 from calibrant.arrays.columns import is_whole, read_column, read_floats
 from calibrant.arrays.keys import read_keys
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster
-from calibrant.online.binary import one_score_forecaster
+from calibrant.online.base import Forecaster, one_score_forecaster
 from calibrant.online.parity_results import DecisionResult, ParityResult, ParityTable
 from calibrant.online.predictive import Predictive, as_predictive
 from calibrant.online.quantile_error import quantile_calibration_error

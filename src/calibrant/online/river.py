@@ -8,8 +8,7 @@ from typing import Any
 from river import base
 
 from calibrant.arrays import InputError
-from calibrant.online.base import Forecaster
-from calibrant.online.binary import one_score_forecaster
+from calibrant.online.base import Forecaster, one_score_forecaster
 from calibrant.online.inputs import one_label
 from calibrant.online.newton import OnlinePlatt
 
