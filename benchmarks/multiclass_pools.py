@@ -24,7 +24,6 @@ with the exact zeros of forests and naive Bayes. A case says which; `probabiliti
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from data_folder import need_data
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.compose import make_column_transformer
@@ -125,9 +125,9 @@ def logits(scores: Floats, kind: str) -> Floats:
 # ------------------------------------------------------------------------------------------------------------ the cases
 
 
-def cases(full: bool, cache: Path | None = None, data: Path | None = None) -> Iterator[Case]:
+def cases(full: bool, cache: Path | None = None) -> Iterator[Case]:
     """Every case; without `full` the first seed of each, and the small cover types."""
-    folder = data_folder() if data is None else data
+    folder = need_data("cifar_logits", "covtype", "uci_classification")
     yield from _net_cases(folder, NET_SEEDS if full else 1)
     yield from _cover_cases(folder, full, cache)
     for name in SETS:
@@ -140,16 +140,8 @@ def shipped_cases(cache: Path | None = None) -> Iterator[Case]:
         yield from _set_cases("shipped", name, 1, cache, partial(_shipped_features, name))
 
 
-def data_folder() -> Path:
-    """The folder of the data: `CALIBRANT_DATA`, or the default beside the repository."""
-    return Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
-
-
 def _net_cases(folder: Path, seeds: int) -> Iterator[Case]:
-    files = sorted((folder / "cifar_logits").glob("*.npz"))
-    if not files:
-        raise SystemExit(f"no data in {folder}: set CALIBRANT_DATA to the folder that has them")
-    for file in files:
+    for file in sorted((folder / "cifar_logits").glob("*.npz")):
         stored = dict(np.load(file))
         kind = "probability" if "probs" in stored else "logit"
         name = file.stem.removesuffix("_probs").removesuffix("_test").removesuffix("_valtest")

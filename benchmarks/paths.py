@@ -27,7 +27,6 @@ drawn at random; the calibration rows come from the others. `CALIBRANT_DATA` nam
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from data_folder import data_folder, need_data
 from scipy.special import softmax
 
 from calibrant import PathCalibrator, Taxonomy
@@ -202,12 +202,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the synthetic tree alone")
     quick = parser.parse_args().quick
-    folder = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+    folder = data_folder() if quick else need_data("cifar_logits")
     start = time.process_time()
     found = [table(synthetic((1_000, 5_000, 20_000), 3))]
     if not quick:
-        found.append(table(cifar(folder, 10, (1_000, 5_000), 1)))
-        found.append(table(cifar(folder, 100, (1_000, 5_000), 1)))
+        found += [table(cifar(folder, classes, (1_000, 5_000), 1)) for classes in (10, 100)]
     for part in found:
         part = part.dropna(axis=1, how="all")
         for key, rows in part.groupby(["data", "rows"], sort=False):

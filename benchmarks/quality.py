@@ -15,7 +15,6 @@ and the Brier score, and the mean rank with its standard error over cases. Nothi
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from data_folder import need_data
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -416,8 +416,8 @@ def main() -> None:
 
 def run(given: argparse.Namespace) -> pd.DataFrame:
     """Losses of every case."""
-    data = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
     sets = given.sets or (QUICK_SETS if given.quick else [*SETS, *QUICK_SETS])
+    data = need_data(*(SETS[name][0].split("/")[0] for name in sets if name in SETS))
     sizes = given.sizes or (QUICK_SIZES if given.quick else SIZES)
     repetitions = given.repetitions or (QUICK_REPETITIONS if given.quick else REPETITIONS)
     methods = given.methods or list(PEERS if given.peers else OURS)

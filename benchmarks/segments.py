@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from data_folder import need_data
 from numpy.typing import NDArray
 from scipy import stats
 from sklearn.compose import make_column_transformer
@@ -237,11 +237,12 @@ def main() -> None:
     logging.disable()  # MCGrad logs a line in each of its rounds
     methods = METHODS | ({"MCGrad": mcgrad} if given.peers else {})
     repetitions = range(QUICK_REPETITIONS if given.quick else REPETITIONS)
+    names = [name for name in DATA if given.only in name]
+    folder = need_data(*(DATA[name][0].split("/")[0] for name in names))
     print(f"Mean over {len(repetitions)} repetitions ± its standard error; seconds are wall time of a fit")
     for world in (each for each in ("ten off", "all differ", "none off") if given.only in each):
         show(world, [line for seed in repetitions for line in run_world(world, seed, methods)])
-    folder = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    for name in (each for each in DATA if given.only in each):
+    for name in names:
         show(name, [line for seed in repetitions for line in run_data(name, folder, seed, methods)])
 
 

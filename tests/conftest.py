@@ -4,27 +4,30 @@ import os
 import re
 from collections.abc import Generator, Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from benchmarks.data_folder import data_folder as find_data_folder
 from hypothesis import settings
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+NO_DATA = "the data folder is not there: set CALIBRANT_DATA"
 
 # Reasons for which a test may be skipped in CI: the reason's text, and why we accept it.
 ALLOWED_SKIPS: Mapping[str, str] = {
     "SCIPY_ARRAY_API is not set: not checking array_api input": (
         "scikit-learn's check of other array libraries; scores and labels become numpy arrays here"
     ),
-    "the data folder is not there: set CALIBRANT_DATA": "public data that are not part of the repository",
+    NO_DATA: "public data that are not part of the repository",
 }
+
+OPTIONAL = "duckdb|matplotlib|numba|onnx|onnxruntime|pandas|polars|pyarrow|pyspark|river|sqlglot"
 
 # The same under `--lowest` alone, as patterns: the environment holds the core dependencies and nothing else.
 ALLOWED_SKIPS_LOWEST: Mapping[str, str] = {
-    r"could not import '(duckdb|matplotlib|numba|onnx|onnxruntime|pandas|polars|pyarrow|pyspark|sqlglot)'.*": (
-        "optional packages are not installed with the lowest versions"
-    ),
-    r"could not import 'river[.a-z_]*'.*": "the same",
+    rf"could not import '({OPTIONAL})[.\w]*'.*": "optional packages are not installed with the lowest versions",
     r"pandas is not installed: not (testing|checking) .*": "the same, in the words of scikit-learn's checks",
 }
 
@@ -54,6 +57,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def full_size(pytestconfig: pytest.Config) -> bool:
     """Whether statistical tests run at full size (`--full`)."""
     return bool(pytestconfig.getoption("--full"))
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of public data sets, which are not part of the repository; without it the test is skipped."""
+    folder = find_data_folder()
+    if not folder.is_dir():
+        pytest.skip(NO_DATA)
+    return folder
 
 
 class SkipIsFailure:

@@ -34,7 +34,7 @@ from pathlib import Path
 
 import numpy as np
 from ch6_methods import METHODS, calibeaten_forecasts, errors, plain_forecasts, times
-from ch6_streams import DRIFTS, N_TRAIN, Design, Drift, Floats, designs, need_data, rains, streams
+from ch6_streams import DRIFTS, N_TRAIN, Design, Drift, Floats, designs, need_streams, rains, streams
 from scipy.special import expit, logit
 
 from calibrant import CalibrantWarning
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--trees", type=int, help="trees of each forest")
     parser.add_argument("--cache", type=Path, help="folder in which scores of forests are kept")
     options = parser.parse_args()
-    need_data()
+    need_streams()
     warnings.simplefilter("ignore", CalibrantWarning)
     trees = options.trees or (1000 if options.full else 50)
     runs = options.runs or (100 if options.full else 3)

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from multiclass_pools import data_folder
+from data_folder import data_folder, need_data
 
 Floats = NDArray[np.float64]
 Rows = tuple[Floats, Floats]
@@ -195,14 +195,9 @@ BANK_ROWS = 12_000
 COUNTRIES = ["Geography_Spain", "Geography_Germany"]
 
 
-def need_data() -> None:
-    """End before any work, and say what to do, if the data are not there."""
-    for name in (*FOLDERS, "rain"):
-        if not (data_folder() / name).is_dir():
-            raise SystemExit(
-                f"no data {name!r} in {data_folder()}: name the folder that has them, as in\n"
-                "    CALIBRANT_DATA=folder python benchmarks/papers/ch6.py"
-            )
+def need_streams() -> None:
+    """End before any work, and say what to do, if data of the streams are not there."""
+    need_data(*FOLDERS, "rain")
 
 
 def _read(name: str) -> pd.DataFrame:

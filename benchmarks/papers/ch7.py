@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from ch7_worlds import Floats, Panel, Weather, example, national, need_data, states, weather
+from ch7_worlds import Floats, Panel, Weather, example, national, need_worlds, states, weather
 
 from calibrant import CalibrantWarning
 from calibrant.metrics import ece
@@ -115,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="all series, the grids of 7.C.2, 100 orders of the states")
     options = parser.parse_args()
-    need_data()
+    need_worlds()
     warnings.simplefilter("ignore", CalibrantWarning)
     begun, claims = time.perf_counter(), Claims()
     section_example()

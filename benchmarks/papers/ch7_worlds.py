@@ -23,7 +23,7 @@ Numbers in these forecasts are fitted on the past, but their form was chosen aft
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from data_folder import data_folder, need_data
 
 from calibrant.online import CdfForecast, GaussianForecast, ParityStream, QuantileForecast, parity_stream
 from calibrant.online.predictive import Predictive
@@ -49,22 +53,13 @@ def data(*names: str) -> dict[str, NDArray[Any]]:
     """Columns of a table of the data folder."""
     import pyarrow.parquet as parquet
 
-    table = parquet.read_table(_folder().joinpath(*names).with_suffix(".parquet"))
+    table = parquet.read_table(data_folder().joinpath(*names).with_suffix(".parquet"))
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def need_data() -> None:
-    """End before any work, and say what to do, if the data are not there."""
-    for name in ("covid", "weather"):
-        if not (_folder() / name).is_dir():
-            raise SystemExit(
-                f"no data {name!r} in {_folder()}: name the folder that has them, as in\n"
-                "    CALIBRANT_DATA=folder python benchmarks/papers/ch7.py"
-            )
-
-
-def _folder() -> Path:
-    return Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
+def need_worlds() -> None:
+    """End before any work, and say what to do, if data of the worlds are not there."""
+    need_data("covid", "weather")
 
 
 # ---------------------------------------------------------------------------------------------------------- the example

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +29,6 @@ from calibrant.metrics.class_claims import read_claims
 from calibrant.metrics.class_spread import null_draws
 from calibrant.notions import TopKConfidence, TopKLabel
 
-DATA = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 NOTIONS = ("confidence", "top-label", "class-wise", TopKConfidence(2), TopKLabel(2), "canonical")
 DISTINCT = {"strategy": "distinct", "uncertainty": False}
 
@@ -509,9 +506,8 @@ def test_log_loss_and_accuracy_are_those_of_scikit_learn():
     assert class_brier(p, y).null == pytest.approx((p * (1 - p)).sum(axis=1).mean())
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not there: set CALIBRANT_DATA")
-def test_a_network_has_the_errors_that_the_thesis_prints():
-    with np.load(DATA / "cifar_logits" / "cifar10_resnet50_focalloss_valtest.npz") as file:
+def test_a_network_has_the_errors_that_the_thesis_prints(data_folder):
+    with np.load(data_folder / "cifar_logits" / "cifar10_resnet50_focalloss_valtest.npz") as file:
         z, y = file["test_logits"], file["test_labels"]
     assert round(class_ece(z, y, kind="logit").value, 3) == 0.022
     assert round(class_ece(z, y, kind="logit", notion="class-wise").value, 4) == 0.0042

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,8 +30,6 @@ from calibrant.calibrators.class_folds import ClassFolds, some_rows
 from calibrant.calibrators.softmax_fits import LogRows, fit_slope
 from calibrant.calibrators.softmax_ridge import Ridge, fit_affine
 from calibrant.maps import SoftmaxMap
-
-DATA = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 
 SCALINGS = (TemperatureScaling, VectorScaling, MatrixScaling, DirichletScaling, StructuredScaling)
 
@@ -130,10 +126,9 @@ def test_two_classes_as_a_matrix_are_the_binary_temperature():
     assert TemperatureScaling().fit(z, y).temperature_ == pytest.approx(binary.temperature_, rel=1e-6)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the data folder is not there: set CALIBRANT_DATA")
-def test_the_temperature_of_the_thesis():
+def test_the_temperature_of_the_thesis(data_folder):
     """Validation logits of a ResNet-50 trained with the focal loss: on the grid of 002 Table 5.4 it is 1.1."""
-    stored = np.load(DATA / "cifar_logits" / "cifar10_resnet50_focalloss_valtest.npz")
+    stored = np.load(data_folder / "cifar_logits" / "cifar10_resnet50_focalloss_valtest.npz")
     cal = TemperatureScaling().fit(stored["val_logits"], stored["val_labels"])
     assert round(cal.temperature_, 1) == 1.1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from calibrant.online import (
     quantile_calibration_error,
 )
 
-DATA = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 LEVELS = [0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975]
 LOSSES = [[0.3, 0.5], [0.6, 0.2], [1.0, 0.0]]  # tight, mild, none; without and with a decrease (002 section 7.3.1)
 
@@ -422,10 +420,9 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(call, words) -> None:  #
 # ---------------------------------------------------------------------------------------------------------------- COVID
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not there: set CALIBRANT_DATA")
-def test_the_national_forecasts_of_covid_have_the_known_numbers() -> None:
+def test_the_national_forecasts_of_covid_have_the_known_numbers(data_folder: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(DATA / "covid" / "us_national_covidhub_ensemble_cases.parquet")
+    table = parquet.read_table(data_folder / "covid" / "us_national_covidhub_ensemble_cases.parquet")
     columns = {name: np.array(table[name].to_pylist()) for name in table.column_names}
     chosen = (columns["ahead"] == 1) & (columns["forecast_date"] <= "2022-10-24")
     quantiles = np.column_stack([columns[f"q{level}"][chosen] for level in LEVELS])
