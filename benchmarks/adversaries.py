@@ -29,7 +29,7 @@ import numpy as np
 
 from calibrant.metrics import error_over_time
 from calibrant.online import Forecaster, Foster99, Hedging, OnlinePlatt, Tracking, TwoChoices
-from calibrant.online.hedging import CalibrationGame
+from calibrant.online.games.hedging import CalibrationGame
 
 Choices = tuple[tuple[float, float], ...]
 """Forecasts that may be judged, each with its probability."""

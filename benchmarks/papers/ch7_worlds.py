@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from data_folder import data_folder, need_data
 
 from calibrant.online import CdfForecast, GaussianForecast, ParityStream, QuantileForecast, parity_stream
-from calibrant.online.predictive import Predictive
+from calibrant.online.parity.predictive import Predictive
 
 Floats = NDArray[np.float64]
 LEVELS = [0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975]

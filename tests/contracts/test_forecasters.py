@@ -336,7 +336,7 @@ def test_an_expert_must_be_a_forecaster_of_one_score() -> None:
 
 
 def test_two_forecasters_of_one_name_are_refused() -> None:
-    with pytest.raises(InputError, match=r"calibrant.online.newton has a forecaster named OnlinePlatt"):
+    with pytest.raises(InputError, match=r"calibrant.online.experts.newton has a forecaster named OnlinePlatt"):
         type("OnlinePlatt", (Forecaster,), {"__module__": "elsewhere"})
 
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import groups
 
 from calibrant.online import CalibratedRegression
-from calibrant.online.families import hats
+from calibrant.online.regression.families import hats
 
 pytestmark = pytest.mark.statistical
 

@@ -14,7 +14,7 @@ from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER
 from calibrant.online import CalibratedRegression, resume
-from calibrant.online.families import (
+from calibrant.online.regression.families import (
     active_functions,
     clip,
     fixed_point,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from calibrant import InputError, TemperatureScaling
 from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
 from calibrant.online import AsIs, CalibratedRegression, Hedging, OnlineClasses, OnlinePlatt, OnlineTemperature, resume
-from calibrant.online.tracking import Tracking
+from calibrant.online.games.tracking import Tracking
 
 NAMES = ("cat", "dog", "bird")
 FORECASTERS = {

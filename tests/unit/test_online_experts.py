@@ -34,8 +34,8 @@ from calibrant.online import (
     kernel_forecaster,
     resume,
 )
-from calibrant.online.pools import Gridded
-from calibrant.online.restarts import _mean
+from calibrant.online.experts.pools import Gridded
+from calibrant.online.experts.restarts import _mean
 from calibrant.tallies import Tally
 
 CLAMP, USUAL = 2.0**-32, 1e-5

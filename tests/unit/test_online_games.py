@@ -32,11 +32,11 @@ from calibrant.online import (
     resume,
 )
 from calibrant.online.base import KINDS
-from calibrant.online.draws import SEEDS, branch_of, draw_steps, hash_steps, key_of
-from calibrant.online.game_bounds import hedged_brier, hedged_error, judged_error, mean_regret, prior_regret
-from calibrant.online.hedging import FIRST, KEY, MEANS, TOTALS, game_steps
+from calibrant.online.games.bounds import hedged_brier, hedged_error, judged_error, mean_regret, prior_regret
+from calibrant.online.games.draws import SEEDS, branch_of, draw_steps, hash_steps, key_of
+from calibrant.online.games.hedging import FIRST, KEY, MEANS, TOTALS, game_steps
+from calibrant.online.games.widths import bin_steps
 from calibrant.online.kernels import Step, plain
-from calibrant.online.widths import bin_steps
 
 
 class Fixed(Forecaster):

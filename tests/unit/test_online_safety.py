@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibrant.online import OnlineBeta, OnlinePlatt, resume
-from calibrant.online.newton_steps import BETA_A, BETA_C, D1, D2, E1, E3, A, B
+from calibrant.online.experts.newton_steps import BETA_A, BETA_C, D1, D2, E1, E3, A, B
 
 Chunk = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
 ROWS_AT_ONCE = 500_000

@@ -3,29 +3,29 @@
 from importlib import import_module
 from typing import Any
 
-from calibrant.online.as_is import AsIs
 from calibrant.online.base import Forecaster, resume
-from calibrant.online.classes import OnlineClasses, OnlineTemperature
-from calibrant.online.foster import Foster99, TwoChoices
-from calibrant.online.hedging import Hedging
-from calibrant.online.improper import Aioli
+from calibrant.online.classes.forecasters import OnlineClasses, OnlineTemperature
+from calibrant.online.experts.as_is import AsIs
+from calibrant.online.experts.improper import Aioli
+from calibrant.online.experts.newton import OnlineBeta, OnlinePlatt
+from calibrant.online.experts.restarts import Restarting
+from calibrant.online.experts.windows import Refitted
+from calibrant.online.games.foster import Foster99, TwoChoices
+from calibrant.online.games.hedging import Hedging
+from calibrant.online.games.multi import MultiExpert
+from calibrant.online.games.tracking import Tracking
 from calibrant.online.kernel_forecaster import KernelForecaster
-from calibrant.online.multi import MultiExpert
-from calibrant.online.newton import OnlineBeta, OnlinePlatt
-from calibrant.online.parity import ParityStream, parity_stream
-from calibrant.online.parity_results import DecisionResult, ParityResult, ParityTable
-from calibrant.online.predictive import (
+from calibrant.online.parity.predictive import (
     CdfForecast,
     GaussianForecast,
     Predictive,
     QuantileForecast,
     SampleForecast,
 )
-from calibrant.online.quantile_error import quantile_calibration_error
-from calibrant.online.regression import CalibratedRegression
-from calibrant.online.restarts import Restarting
-from calibrant.online.tracking import Tracking
-from calibrant.online.windows import Refitted
+from calibrant.online.parity.quantile_error import quantile_calibration_error
+from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable
+from calibrant.online.parity.stream import ParityStream, parity_stream
+from calibrant.online.regression.calibrated import CalibratedRegression
 
 __all__ = [
     "Aioli",
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 # Adapters load what they adapt to when they are first used: scikit-learn, and river, which need not be there.
-_ADAPTERS = {"OnlineClassifier": "classifier", "RiverClassifier": "river"}
+_ADAPTERS = {"OnlineClassifier": "scikit_learn", "RiverClassifier": "river"}
 
 
 def __getattr__(name: str) -> Any:
@@ -69,7 +69,7 @@ def __getattr__(name: str) -> Any:
     if name not in _ADAPTERS:
         raise AttributeError(f"module 'calibrant.online' has no attribute {name!r}")
     try:
-        return getattr(import_module(f"calibrant.online.{_ADAPTERS[name]}"), name)
+        return getattr(import_module(f"calibrant.online.adapters.{_ADAPTERS[name]}"), name)
     except ModuleNotFoundError as error:
         if error.name != "river":
             raise

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
-from calibrant.online.draws import key_of
-from calibrant.online.game_bounds import hedged_error, judged_error, promises
-from calibrant.online.hedging import BETTER, BOTH, MEANS, UNSEEN, CalibrationGame, Shares, kind_of
-from calibrant.online.widths import Epsilon, bins_of, rows_of
+from calibrant.online.games.bounds import hedged_error, judged_error, promises
+from calibrant.online.games.draws import key_of
+from calibrant.online.games.hedging import BETTER, BOTH, MEANS, UNSEEN, CalibrationGame, Shares, kind_of
+from calibrant.online.games.widths import Epsilon, bins_of, rows_of
 
 
 class Foster99(CalibrationGame):

@@ -18,9 +18,9 @@ from calibrant.arrays.columns import is_whole, read_column, read_floats
 from calibrant.arrays.keys import read_keys
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, one_score_forecaster
-from calibrant.online.parity_results import DecisionResult, ParityResult, ParityTable
-from calibrant.online.predictive import Predictive, as_predictive
-from calibrant.online.quantile_error import quantile_calibration_error
+from calibrant.online.parity.predictive import Predictive, as_predictive
+from calibrant.online.parity.quantile_error import quantile_calibration_error
+from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable
 
 N_BINS = 30
 """Bins of equal width in which parity is judged (002 section 7.3)."""

@@ -12,10 +12,8 @@ from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.online.base import Forecaster
-from calibrant.online.game_bounds import lost_by_binning, main_of, prior_regret, promises, telling
-from calibrant.online.kernel_forecaster import KernelForecaster
-from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
-from calibrant.online.widths import (
+from calibrant.online.games.bounds import lost_by_binning, main_of, prior_regret, promises, telling
+from calibrant.online.games.widths import (
     ENOUGH_TO_TELL,
     Epsilon,
     bin_steps,
@@ -25,6 +23,8 @@ from calibrant.online.widths import (
     rows_of,
     warn_if_crowded,
 )
+from calibrant.online.kernel_forecaster import KernelForecaster
+from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 
 BINS, PRIOR, FIRST = 1, 2, 3
 """Places of the number of bins, of the prior, and of the first of m counts, after which come m sums of outcomes."""

@@ -9,8 +9,8 @@ from river import base
 
 from calibrant.arrays import InputError
 from calibrant.online.base import Forecaster, one_score_forecaster
+from calibrant.online.experts.newton import OnlinePlatt
 from calibrant.online.inputs import one_label
-from calibrant.online.newton import OnlinePlatt
 
 
 class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):

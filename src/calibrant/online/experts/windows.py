@@ -17,11 +17,11 @@ from calibrant.guarantees.certificates import Refusal
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, StepMap
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.experts.newton import USUAL_CLAMP
+from calibrant.online.experts.newton_steps import link
+from calibrant.online.experts.pools import Gridded, Latest
 from calibrant.online.kernels import plain
 from calibrant.online.limits import LEAST_CLAMP, changed, clamp_of, real
-from calibrant.online.newton import USUAL_CLAMP
-from calibrant.online.newton_steps import link
-from calibrant.online.pools import Gridded, Latest
 from calibrant.solvers import fit_logistic
 from calibrant.tallies import Tally
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole, read_floats
-from calibrant.online.predictive import CdfForecast, Predictive, as_predictive
+from calibrant.online.parity.predictive import CdfForecast, Predictive, as_predictive
 
 if TYPE_CHECKING:
     from calibrant.metrics import Estimate

@@ -17,7 +17,7 @@ from calibrant.maps.classes import PerClassMap, SoftmaxMap, TopMap
 from calibrant.notions import ClassWise, Confidence, Notion, Problem, TopLabel, as_notion
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.class_forecaster import ClassForecaster
+from calibrant.online.classes.base import ClassForecaster
 from calibrant.online.limits import LEAST_CLAMP, SLACK, changed
 
 BINARY = (TopLabel.name, ClassWise.name, Confidence.name)

@@ -15,7 +15,8 @@ from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.families import (
+from calibrant.online.limits import SLACK, changed
+from calibrant.online.regression.families import (
     FAMILIES,
     LARGEST_SIZE,
     SIZES,
@@ -26,9 +27,8 @@ from calibrant.online.families import (
     line_fixed_point,
     own_values,
 )
-from calibrant.online.group_features import group_features
-from calibrant.online.limits import SLACK, changed
-from calibrant.online.regression_promise import Promised
+from calibrant.online.regression.group_features import group_features
+from calibrant.online.regression.promise import Promised
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 """From a forecast, a score and features to values in [-1, 1], continuous in the forecast."""

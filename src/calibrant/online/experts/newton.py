@@ -9,10 +9,7 @@ from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import BetaMap, LogitAffineMap, Map
-from calibrant.online.kernel_forecaster import KernelForecaster
-from calibrant.online.kernels import Factory
-from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
-from calibrant.online.newton_steps import (
+from calibrant.online.experts.newton_steps import (
     BETA_A,
     BETA_B,
     BETA_C,
@@ -31,6 +28,9 @@ from calibrant.online.newton_steps import (
     beta_steps,
     platt_steps,
 )
+from calibrant.online.kernel_forecaster import KernelForecaster
+from calibrant.online.kernels import Factory
+from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
 
 USUAL_CLAMP = 1e-5
 """How near to 0 and 1 scores are held by default: learned row by row, the zeros of a forest would rule the slope."""

@@ -9,11 +9,11 @@ from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map
+from calibrant.online.experts.newton import best_platt, both_held
+from calibrant.online.experts.newton_steps import held_log_odds, link
 from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
-from calibrant.online.newton import best_platt, both_held
-from calibrant.online.newton_steps import held_log_odds, link
 
 ROOT_STEPS = 50
 """Most of Newton's steps for the log-odds of a forecast; a handful is usual."""

@@ -12,8 +12,7 @@ from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.draws import WORD, Key, branch_of, draw_steps, key_of
-from calibrant.online.game_bounds import (
+from calibrant.online.games.bounds import (
     hedged_brier,
     hedged_error,
     judged_error,
@@ -22,10 +21,8 @@ from calibrant.online.game_bounds import (
     promises,
     telling,
 )
-from calibrant.online.kernel_forecaster import KernelForecaster
-from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
-from calibrant.online.limits import changed
-from calibrant.online.widths import (
+from calibrant.online.games.draws import WORD, Key, branch_of, draw_steps, key_of
+from calibrant.online.games.widths import (
     ENOUGH_TO_TELL,
     MOST_GAMES,
     Epsilon,
@@ -37,6 +34,9 @@ from calibrant.online.widths import (
     warn_if_crowded,
     whole_in,
 )
+from calibrant.online.kernel_forecaster import KernelForecaster
+from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
+from calibrant.online.limits import changed
 
 Rule = Literal["foster99", "two-choices"]
 Shares = Literal["totals", "means"]

@@ -15,7 +15,7 @@ from calibrant.arrays import InputError
 from calibrant.calibrators.classifier import ScoringClassifier, check_two
 from calibrant.numerics import expit
 from calibrant.online.base import Forecaster, one_score_forecaster
-from calibrant.online.newton import OnlinePlatt
+from calibrant.online.experts.newton import OnlinePlatt
 
 
 class OnlineClassifier(ScoringClassifier):

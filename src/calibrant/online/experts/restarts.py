@@ -15,9 +15,9 @@ from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.improper import Aioli
+from calibrant.online.experts.improper import Aioli
+from calibrant.online.experts.newton import OnlinePlatt, best_platt, both_held
 from calibrant.online.limits import SLACK, changed, regret_promise
-from calibrant.online.newton import OnlinePlatt, best_platt, both_held
 
 HELD = 2.0**-32
 """Forecasts of copies are held this far from 0 and 1, so that no outcome is impossible to any of them."""

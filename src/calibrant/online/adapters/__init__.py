@@ -1,0 +1,1 @@
+"""Adapters for other libraries, each loaded when it is first used."""

@@ -1,0 +1,1 @@
+"""Several classes: binary forecasters through a notion, and an online temperature."""
