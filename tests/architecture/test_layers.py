@@ -25,7 +25,7 @@ def section(title: str) -> str:
 def contract_layers() -> list[str]:
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
-    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    (layers,) = (contract["layers"] for contract in contracts if contract["id"] == "layers")
     return [name.strip() for layer in layers for name in re.split(r"[|:]", layer)]
 
 
