@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from benchmarks.data_folder import data_folder as find_data_folder
 from hypothesis import settings
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
@@ -62,7 +61,9 @@ def full_size(pytestconfig: pytest.Config) -> bool:
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of public data sets, which are not part of the repository; without it the test is skipped."""
-    folder = find_data_folder()
+    from benchmarks import data_folder
+
+    folder = data_folder.data_folder()
     if not folder.is_dir():
         pytest.skip(NO_DATA)
     return folder
