@@ -289,7 +289,7 @@ def _against_expert(game: Forecaster, strategy: Strategy, n_rows: int, seed: int
         run = play(game, strategy, n_rows, seed)
         forecasts, outcomes, scores = run.forecasts, run.outcomes, run.scores
     else:
-        forecasts, outcomes, scores = _deterministic(game, strategy, n_rows, seed)
+        forecasts, outcomes, scores = openly(game, strategy, n_rows, seed)
     expert = OnlinePlatt().forecast_many(scores, outcomes)
     p, y = np.array(forecasts), np.array(outcomes, dtype=float)
     brier = float(np.mean((p - y) ** 2))
@@ -303,10 +303,8 @@ def _sharpness(p: np.ndarray, y: np.ndarray, m: int = 10) -> float:
     return float(np.sum(events**2 / np.maximum(n, 1)) / len(y))
 
 
-def _deterministic(
-    game: Forecaster, strategy: Strategy, n_rows: int, seed: int
-) -> tuple[list[float], list[int], list[float]]:
-    """A point forecaster: the adversary knows its forecast."""
+def openly(game: Forecaster, strategy: Strategy, n_rows: int, seed: int) -> tuple[list[float], list[int], list[float]]:
+    """Forecasts, outcomes and scores of a point forecaster, against an adversary who knows its forecast."""
     random, sums, m = np.random.default_rng([seed, 1]), [0] * 10, 10
     scores = np.random.default_rng([seed, 2]).random(n_rows).tolist()
     forecasts, outcomes = [], []
@@ -331,7 +329,7 @@ def failing(book: Book, n_rows: int, seed: int) -> None:
     ):
         worst = 0.0
         for strategy in (oppose, oppose_below, greedy):
-            forecasts, outcomes, _ = _deterministic(make(), strategy, n_rows, seed)
+            forecasts, outcomes, _ = openly(make(), strategy, n_rows, seed)
             error = float(error_over_time(forecasts, outcomes))
             worst = max(worst, error)
             print(f"{name:<24} {strategy.__name__:<18} {error:>8.4f}   {'fails' if error > 0.25 else ''}".rstrip())

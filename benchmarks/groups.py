@@ -2,6 +2,7 @@
 
     python benchmarks/groups.py --quick    # 10^4 rows for each world
     python benchmarks/groups.py            # the stored table: 10^5 rows
+    python benchmarks/groups.py --costs    # time and size of the state alone
 
 Each row is in each of 20 groups with a chance between 5 % and 60 %, independently, so that groups overlap; the model's
 score is uniform on [0.1, 0.9]. Who picks the outcome knows everything, the forecast of the row included:
@@ -212,12 +213,38 @@ def each_group(rows: int, world: str) -> None:
         print(f"{i + 1:>5}{found}{regression.bounds[i]:>11,.1f}{beforehand[i]:>12,.1f}{printed[i]:>9,.1f}")
 
 
+def costs() -> None:
+    print("\nOne row, predict and learn (processor time, best of 5 rounds), and the state, by the number of groups\n")
+    print(f"{'groups':>6}{'predict us':>12}{'learn us':>10}{'state as JSON':>15}")
+    for groups in (20, 100, 300):
+        rounds = 5
+        rows = 20_000 // groups  # of a round
+        rng = np.random.default_rng([8, groups])
+        members = (rng.random((rounds * rows, groups)) < 0.3).astype(np.float64).tolist()
+        regression, predicting, learning = CalibratedRegression(groups), [], []
+        for first in range(0, rounds * rows, rows):
+            began = time.process_time()
+            for x in members[first : first + rows]:
+                regression.predict_one(0.4, x)
+            between = time.process_time()
+            for t, x in enumerate(members[first : first + rows]):
+                regression.learn_one(0.4, t % 2, x)
+            predicting.append((between - began) / rows * 1e6)
+            learning.append((time.process_time() - between) / rows * 1e6)
+        size = len(regression.to_json()) / 1e3
+        print(f"{groups:>6}{min(predicting):>12,.0f}{min(learning):>10,.0f}{size:>12,.0f} kB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="10^4 rows for each world")
-    rows = QUICK_ROWS if parser.parse_args().quick else ROWS
-    compare(rows)
-    each_group(rows, "halves")
+    parser.add_argument("--costs", action="store_true", help="time and size of the state alone")
+    given = parser.parse_args()
+    if not given.costs:
+        rows = QUICK_ROWS if given.quick else ROWS
+        compare(rows)
+        each_group(rows, "halves")
+    costs()
 
 
 if __name__ == "__main__":

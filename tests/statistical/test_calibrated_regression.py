@@ -68,8 +68,10 @@ def test_plain_ridge_fails_on_the_groups_of_that_sequence(full_size):
         {"test_functions": "hats", "size": 8},
         {"test_functions": "polynomials", "size": 5, "include_score": False},
         {"test_functions": "hats", "size": 16, "growing": True},
+        {"clamp": 0.05},
+        {"test_functions": "hats", "size": 8, "clamp": 0.2},
     ],
-    ids=["features", "hats", "polynomials", "growing"],
+    ids=["features", "hats", "polynomials", "growing", "clamped", "clamped hats"],
 )
 def test_continuous_test_functions_stay_under_the_bound_against_who_sees_the_forecast(strategy, setting, full_size):
     pick = STRATEGIES[strategy]
@@ -83,7 +85,8 @@ def test_continuous_test_functions_stay_under_the_bound_against_who_sees_the_for
             bounds = regression.bounds
             assert (np.abs(regression.errors) <= bounds).all()
             tau = 1.0 + (t // 5 + 1)
-            assert bounds[0] <= math.sqrt(tau * (start + n * math.log(t + 2))) * (1 + 1e-12)
+            held = regression.clamp**2 * (t + 1)
+            assert bounds[0] <= math.sqrt(tau * (start + n * math.log(t + 2) + held)) * (1 + 1e-12)
 
 
 @pytest.mark.slow

@@ -13,11 +13,6 @@ pytestmark = pytest.mark.statistical
 
 
 STRATEGIES = {strategy.__name__: strategy for strategy in adversaries.STRATEGIES}
-HEDGERS = {
-    "F99": (lambda k: Foster99(random_state=k), lambda n: 0.05 + 2 / (0.1 * n) ** 0.5),
-    "F99, means": (lambda k: Foster99(random_state=k, shares="means"), lambda n: 0.05 + 2 / (0.1 * n) ** 0.5),
-    "HOPS": (lambda k: Hedging(OnlinePlatt(), random_state=k), lambda n: 0.05 + 20 / n**0.5),
-}
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -30,11 +25,11 @@ def test_two_choices_are_within_their_bound_at_every_row(name: str, full_size: b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hedger", HEDGERS)
+@pytest.mark.parametrize("hedger", adversaries.HEDGERS)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_mean_errors_of_draws_are_within_their_bounds(name: str, hedger: str, full_size: bool) -> None:
     runs, n = (200, 2_000) if full_size else (10, 1_000)
-    make, printed = HEDGERS[hedger]
+    make, printed = adversaries.HEDGERS[hedger]
     errors = [adversaries.play(make(k), STRATEGIES[name], n, seed=k).error for k in range(runs)]
     assert np.mean(errors) <= min(printed(n), make(0).certificate(n).bound)
 
@@ -57,5 +52,5 @@ def test_an_adversary_who_sees_the_draw_wins() -> None:
     ids=["OPS", "tracking", "TOPS"],
 )
 def test_a_deterministic_point_forecaster_fails(make: object) -> None:
-    forecasts, outcomes, _ = adversaries._deterministic(make(), adversaries.oppose_below, 2_000, 0)  # type: ignore[operator]
+    forecasts, outcomes, _ = adversaries.openly(make(), adversaries.oppose_below, 2_000, 0)  # type: ignore[operator]
     assert float(error_over_time(forecasts, outcomes)) > 0.4

@@ -329,8 +329,10 @@ def test_features_that_are_not_as_told_are_refused_and_nothing_is_learned(bad):
     ("ask", "words"),
     [
         (lambda r: r.predict_many([0.5] * 5, np.zeros((4, 3))), "features has 4 rows but scores has 5"),
-        (lambda r: r.predict_one(0.5, ["1", "0", "1"]), "a list in the order of the groups"),
-        (lambda r: r.predict_one(0.5, {"a": 1, "b": 0, "c": 0}), "a list in the order of the groups"),
+        (lambda r: r.predict_one(0.5, ["1", "0", "1"]), "features holds text such as '1': pass 3 numbers for each row"),
+        (lambda r: r.predict_one(0.5, ["FR", 0, 1]), "features holds text such as 'FR': pass 3 numbers for each row"),
+        (lambda r: r.predict_many([0.5] * 2, [[0, 0, 1], [1]]), "rows of unequal length: pass 3 numbers for each"),
+        (lambda r: r.predict_one(0.5, {"a": 1, "b": 0, "c": 0}), "n_features must name them"),
         (lambda r: r.predict_one(0.5, [1, None, 0]), "missing"),
         (lambda r: r.predict_one(0.5, [1, 0]), r"3 numbers for each row, as n_features says; got \(2,\)"),
         (lambda r: r.predict_one(0.5), "none were given"),
@@ -349,6 +351,172 @@ def test_missing_features_of_pandas_are_called_missing():
         CalibratedRegression(2).predict_many([0.5], pd.DataFrame({"a": pd.array([1], "Int64"), "b": [pd.NA]}))
 
 
+# ------------------------------------------------------------------------------------------------------------ names
+
+
+NAMES = ["north", "mobile", "new"]
+
+
+def frames(features: np.ndarray, names: list[str]):
+    columns = {name: features[:, j] for j, name in enumerate(names)}
+    yield columns
+    for library in ("pandas", "polars"):
+        yield pytest.importorskip(library).DataFrame(columns)
+    yield pytest.importorskip("pyarrow").table(columns)
+
+
+def test_columns_are_found_by_their_names_whatever_their_order():
+    scores, labels, features = stream(60)
+    expected = CalibratedRegression(3).forecast_many(scores, labels, features).tolist()
+    turned = np.column_stack([features[:, 2], np.full(60, 7.0), features[:, 0], features[:, 1]])
+    for frame in frames(turned, ["new", "id", "north", "mobile"]):
+        named = CalibratedRegression(NAMES)
+        assert named.forecast_many(scores, labels, frame).tolist() == expected
+        assert named.predict_many(
+            scores[:5], frame[:5] if not isinstance(frame, dict) else {k: v[:5] for k, v in frame.items()}
+        ).tolist() == (named.predict_many(scores[:5], features[:5]).tolist())
+    assert CalibratedRegression(NAMES).forecast_many(scores, labels, features).tolist() == expected
+
+
+def test_a_row_may_be_a_mapping():
+    scores, labels, features = stream(60)
+    by_order, by_name = CalibratedRegression(3), CalibratedRegression(NAMES)
+    for s, y, x in zip(scores, labels, features, strict=True):
+        row = {"new": x[2], "other": "text", "mobile": x[1], "north": bool(x[0])}
+        assert by_name.predict_one(s, row) == by_order.predict_one(s, x) == by_name.predict_one(s, x)
+        by_name.learn_one(s, y, row)
+        by_order.learn_one(s, y, x)
+    assert by_name._numbers() == by_order._numbers()
+
+
+def test_a_row_of_a_frame_is_read_by_its_names():
+    pd = pytest.importorskip("pandas")
+    row = pd.DataFrame({"new": [True], "mobile": [0], "id": ["x"], "north": [1.0]}).iloc[0]
+    named = CalibratedRegression(NAMES).learn_one(0.5, 1, [1, 0, 0])
+    assert named.predict_one(0.3, row) == named.predict_one(0.3, [1, 0, 1])
+
+
+def test_a_state_carries_the_names():
+    named = CalibratedRegression(NAMES).learn_one(0.5, 1, {"north": 1, "mobile": 0, "new": 1})
+    again = resume(named.to_json())
+    assert again.feature_names == tuple(NAMES)
+    assert again.state == named.state
+    assert again.predict_one(0.2, {"new": 0, "mobile": 1, "north": 1}) == named.predict_one(0.2, [1, 1, 0])
+    for other in (CalibratedRegression(3), CalibratedRegression(["mobile", "north", "new"])):
+        with pytest.raises(InputError, match="the state belongs to another"):
+            other.restore(named.state)
+    assert CalibratedRegression(3).feature_names == ()
+    assert eval(repr(named)).state == CalibratedRegression(NAMES).state
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (
+            {"north": [1, 0], "id": [3, 4]},
+            "features lacks 'mobile', 'new', which n_features names: it has 'north', 'id'",
+        ),
+        ({"north": [1, 0], "mobile": [1], "new": [0, 0]}, "columns of unequal length"),
+        ({"north": ["y", "n"], "mobile": [1, 0], "new": [0, 0]}, "the feature 'north' holds text such as"),
+        ({"north": [None, 1], "mobile": [1, 0], "new": [0, 0]}, "missing values"),
+        ({"north": [2, 1], "mobile": [1, 0], "new": [0, 0]}, r"must be in \[-1, 1\]"),
+        ({"north": [1], "mobile": [1], "new": [0]}, "features has 1 rows but scores has 2"),
+        ([[1, 0], [0, 1]], "3 numbers for each row"),
+    ],
+)
+def test_features_that_are_wrong_are_told_by_their_names(rows, words):
+    with pytest.raises(InputError, match=words):
+        CalibratedRegression(NAMES).predict_many([0.5, 0.5], rows)
+
+
+def test_frames_that_cannot_be_read_by_name_are_refused():
+    pd = pytest.importorskip("pandas")
+    twice = pd.DataFrame([[1, 0, 0, 1]], columns=["north", "mobile", "new", "new"])
+    with pytest.raises(InputError, match="features has two columns 'new': rename one"):
+        CalibratedRegression(NAMES).predict_many([0.5], twice)
+    with pytest.raises(InputError, match="it has '0', '1', '2'"):
+        CalibratedRegression(NAMES).predict_many([0.5], pd.DataFrame([[1, 0, 0]]))
+    with pytest.raises(InputError, match="not in memory: collect it first"):
+        CalibratedRegression(NAMES).predict_many([0.5], pytest.importorskip("polars").LazyFrame({"north": [1]}))
+
+
+def test_features_with_the_index_of_the_scores_in_another_order_are_refused():
+    pd = pytest.importorskip("pandas")
+    scores, features = pd.Series([0.2, 0.4, 0.6]), pd.DataFrame({"a": [1, 0, 1]})
+    for regression in (CalibratedRegression(1), CalibratedRegression(["a"])):
+        before = regression.state
+        with pytest.raises(
+            InputError, match=r"scores and features have the same index in another order.*features\.loc"
+        ):
+            regression.learn_many(scores, [0, 1, 1], features[::-1])
+        with pytest.raises(InputError, match="another order"):
+            regression.predict_many(scores, features[::-1])
+        assert regression.state == before
+        assert len(regression.predict_many(scores, features)) == 3
+
+
+# ------------------------------------------------------------------------------------------------------------ clamp
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("clamp", [1e-3, 0.1, 0.25])
+def test_clamped_forecasts_are_fixed_points_off_the_ends_and_keep_their_bounds(name, clamp):
+    setting = SETTINGS[name]
+    scores, labels, features = stream()
+    regression = CalibratedRegression(3, clamp=clamp, **setting)
+    with_score = setting.get("include_score", True)
+    rows, targets, forecasts = [], [], []
+    for t, (s, y, x) in enumerate(zip(scores, labels, features, strict=True)):
+        p = regression.predict_one(s, x)
+        row = regressors(setting, p, s, x, t)
+        past = np.array(rows).reshape(t, len(row))
+        theta = np.linalg.solve(np.eye(len(row)) + past.T @ past, past.T @ np.array(targets))
+        assert clamp <= p <= 1 - clamp
+        assert p == pytest.approx(clip(s * with_score + row @ theta, clamp), abs=1e-9)
+        rows.append(row)
+        targets.append(y - s * with_score)
+        forecasts.append(p)
+        regression.learn_one(s, y, x)
+        assert (np.abs(regression.errors) <= regression.bounds).all()
+    assert min(forecasts) == pytest.approx(clamp, abs=1e-12)  # which would be 0 or nearly
+    assert CalibratedRegression(3, clamp=clamp, **setting).restore(regression.state).state == regression.state
+
+
+def test_without_a_clamp_the_second_forecast_may_be_one_and_with_it_never():
+    # theta = f / (1 + f.f) times the error 1/2, f = (1, 1, 1/2, 1/2): level 1/2 + (1 + 1 + 1/4) / 7, slope 1 / 14.
+    assert CalibratedRegression(1).learn_one(0.5, 1, [1]).predict_one(0.5, [1]) == pytest.approx(
+        (1 / 2 + 9 / 28) * 14 / 13
+    )
+    assert CalibratedRegression(1).learn_one(0.5, 1, [1]).predict_one(0.9, [1]) == 1.0
+    assert CalibratedRegression(1, clamp=0.001).learn_one(0.5, 1, [1]).predict_one(0.9, [1]) == 0.999
+
+
+def test_the_certificate_pays_for_the_clamp():
+    # kappa^2 T = 1e-4 * 10,000 = 1 more under the root.
+    assert CalibratedRegression(3, clamp=0.01).certificate(10_000).bound == pytest.approx(
+        np.sqrt(10_001 * (2 + 6 * np.log(10_001) + 1))
+    )
+    for bad in (-0.1, 0.3, "x", None, float("nan")):
+        with pytest.raises(InputError, match="clamp"):
+            CalibratedRegression(3, clamp=bad)
+
+
+@given(
+    st.floats(-10, 10), st.floats(-10, 10) | st.sampled_from([1.0, 1.0 - 2**-53, 1.0 + 2**-52]), st.floats(0.0, 0.25)
+)
+def test_all_searches_find_fixed_points_between_the_clamped_ends(level, slope, clamp):
+    def value(p):
+        return level + slope * p
+
+    for p in (
+        line_fixed_point(level, slope, clamp),
+        fixed_point(value, clamp),
+        kinked_fixed_point(value, 16, clamp),
+    ):
+        assert clamp <= p <= 1.0 - clamp
+        assert abs(clip(value(p), clamp) - p) <= 1e-13
+
+
 def test_it_says_whether_it_needs_features():
     assert CalibratedRegression(2).takes_features
     assert not CalibratedRegression().takes_features
@@ -360,6 +528,11 @@ def test_it_says_whether_it_needs_features():
         ({"n_features": -1}, "n_features"),
         ({"n_features": 1.5}, "n_features"),
         ({"n_features": True}, "n_features"),
+        ({"n_features": "north"}, "n_features must be a whole number of at least 0, or the names of features"),
+        ({"n_features": ["north", "north"]}, "n_features names 'north' twice"),
+        ({"n_features": ["north", ""]}, "n_features"),
+        ({"n_features": []}, "n_features"),
+        ({"n_features": None}, "n_features"),
         ({"test_functions": "splines"}, "test_functions"),
         ({"test_functions": 3}, "test_functions"),
         ({"test_functions": lambda p, s, x: [p]}, "size"),
@@ -400,6 +573,10 @@ def test_without_features_the_forecast_is_a_map_of_the_score(include_score):
     regression.learn_many(s, rng.random(500) < np.clip(3 * s - 1, 0, 1))
     grid = np.linspace(0, 1, 201)
     assert regression.freeze().apply(grid) == pytest.approx(regression.predict_many(grid), abs=1e-12)
+    held = CalibratedRegression(include_score=include_score, clamp=0.1).learn_many(
+        s, rng.random(500) < np.clip(3 * s - 1, 0, 1)
+    )
+    assert held.freeze().apply(grid) == pytest.approx(held.predict_many(grid), abs=1e-12)
     for other in (CalibratedRegression(1), CalibratedRegression(test_functions="hats")):
         with pytest.raises(InputError, match="no fixed map"):
             other.freeze()
@@ -412,15 +589,57 @@ def test_the_certificate_says_what_is_promised():
     # 20 features, the constant, the score and the forecast: n = 23, c = 2.
     promise = CalibratedRegression(20).certificate(10_000)
     assert promise.bound == pytest.approx(np.sqrt(10_001 * (2 + 23 * np.log(10_001))))
-    assert "seen on all rows and weighted by each of the 20 features is at most" in str(promise)
+    assert "events seen on all rows and in each of the 20 groups is at most 1,463 events, 0.147" in str(promise)
     small = CalibratedRegression(3, include_score=False).certificate(10_000, 900)
     assert small.bound == pytest.approx(np.sqrt(901 * (1 + 5 * np.log(10_001))))
-    assert "in each of the 3 groups that are features, where it has at most 900 rows, is at most" in str(small)
+    assert "in each of the 3 groups if it has up to 900 rows is at most 206 events, 0.229 of a group of 900" in str(
+        small
+    )
     assert IN_ORDER in small.assumptions
+    for told in (str(promise), str(small)):
+        assert "With late outcomes the promise is on forecasts made anew as each outcome is learned" in told
     assert "continuous" in str(CalibratedRegression(3, **SETTINGS["own"]).certificate(10_000))
     for bad in (11, 2.5, -1, "x", [1]):
         with pytest.raises(InputError, match="group_rows"):
             CalibratedRegression(3).certificate(10, bad)
+
+
+def test_the_certificate_gives_events_and_their_rate_and_says_for_which_groups():
+    # n = 8, c = 2: sqrt(1,001 (2 + 8 ln 20,001)) = 285.15 events, which are 0.28515 of 1,000 rows; told rounded up.
+    promise = CalibratedRegression(5).certificate(20_000, group_rows=1_000)
+    assert "at most 286 events, 0.286 of a group of 1,000 rows, on every sequence" in str(promise)
+    assert "In a group of fewer than 1,000 rows it is at most as many events, but these are a larger share" in str(
+        promise
+    )
+    assert promise.rate == promise.bound / 1_000 == promise.to_dict()["rate"]
+    assert json.loads(json.dumps(promise.to_dict()))["group_rows"] == 1_000
+    # For fewer rows the number of events is smaller and their share larger, as is told.
+    fewer = CalibratedRegression(5).certificate(20_000, group_rows=500)
+    assert fewer.bound < promise.bound
+    assert fewer.rate > promise.rate
+    named = CalibratedRegression(["north", "mobile"]).certificate(20_000, group_rows=1_000)
+    assert "in each of the 2 groups ('north', 'mobile') if it has" in str(named)
+    assert "in the group 'north' if it has" in str(
+        CalibratedRegression(["north"]).certificate(20_000, group_rows=1_000)
+    )
+    assert "of all rows" in str(CalibratedRegression(5).certificate(20_000))
+    assert "239 events says nothing of 200 rows" in str(CalibratedRegression(20).certificate(200_000, group_rows=200))
+
+
+def test_with_late_outcomes_errors_and_bounds_are_about_the_forecasts_made_when_each_is_learned():
+    rng = np.random.default_rng(15)
+    n, late = 3_000, 750
+    x = (rng.random(n) < 0.5).astype(float)
+    y = (rng.random(n) < np.where((x > 0) & (np.arange(n) // late % 2 == 0), 0.9, 0.2)).astype(float)
+    regression, said, anew = CalibratedRegression(1), np.empty(n), np.empty(n)
+    for t in range(n):
+        said[t] = regression.predict_one(0.5, [x[t]])
+        if t >= late:
+            anew[t - late] = regression.predict_one(0.5, [x[t - late]])
+            regression.learn_one(0.5, y[t - late], [x[t - late]])
+    known = slice(0, n - late)
+    assert regression.errors[0] == pytest.approx(np.sum(x[known] * (anew - y)[known]))
+    assert abs(regression.errors[0]) <= regression.bounds[0] < abs(np.sum(x[known] * (said - y)[known]))
 
 
 def test_a_bound_that_says_nothing_is_no_certificate():
@@ -452,13 +671,13 @@ def test_groups_that_are_no_features_have_no_certificate():
 def test_a_promise_on_a_group_names_test_functions_only_inside_it():
     # The hats live on all rows, so that a small group must not shrink what is promised of them.
     plain = CalibratedRegression(1, test_functions="hats", size=4)
-    assert "test function" not in str(plain.certificate(3_000, 2_000))
+    assert "functions" not in str(plain.certificate(3_000, 2_000))
     inside = CalibratedRegression(1, test_functions="hats", size=4, each_feature=True)
-    assert "also weighted by each of the 4 test functions" in str(inside.certificate(30_000, 20_000))
+    assert "also with its rows counted with each of the 4 functions" in str(inside.certificate(30_000, 20_000))
     everywhere = plain.certificate(3_000)
     # The feature, three hats, the constant, the score and the forecast; 1 more for the forecast, a test function too.
     assert everywhere.bound == pytest.approx(1 + np.sqrt(3_001 * (2 + 7 * np.log(3_001))))
-    assert "weighted by each of the 4 test functions" in str(everywhere)
+    assert "on all rows counted with each of the 4 functions of the forecast" in str(everywhere)
     for t in range(300):
         plain.learn_one(0.5, plain.predict_one(0.5, [t == 0]) < 0.5, [t == 0])
     assert isinstance(plain.certificate(300, 1), Refusal)
@@ -507,3 +726,33 @@ def test_the_factors_are_those_of_the_matrix():
     for j, column in enumerate(regression._columns):
         lower[j + 1 :, j] = column[:-1]
     assert lower @ np.diag(regression._pivots) @ lower.T == pytest.approx(np.eye(n) + rows.T @ rows, rel=1e-11)
+
+
+def test_growing_functions_are_promised_from_their_first_row_on() -> None:
+    """A function that is not in use yet is 0 in the regression: rows before say nothing of it."""
+    said = "each of the 8 functions of the forecast, from the row on at which it came into use"
+    growing = CalibratedRegression(0, test_functions="hats", size=8, growing=True)
+    assert said in str(growing.certificate(200_000))
+    assert "came into use" not in str(CalibratedRegression(0, test_functions="hats", size=8).certificate(200_000))
+
+
+def test_functions_of_ones_own_pay_for_what_the_search_may_miss() -> None:
+    own = CalibratedRegression(0, test_functions=lambda p, s, x: [p * p], size=1)
+    family = CalibratedRegression(0, test_functions="polynomials", size=2)
+    n = 10**6
+    assert own.certificate(n).bound ** 2 - family.certificate(n).bound ** 2 >= 2e-6 * n * n
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"test_functions": ["hats"]}, "test_functions must be one of"),
+        ({"each_feature": "no"}, "each_feature must be True or False"),
+        ({"growing": 1}, "growing must be True or False"),
+        ({"n_features": 10**9}, "n_features must be a whole number of at least 0 and at most 2,000"),
+        ({"n_features": 1_000, "each_feature": True, "test_functions": "hats", "size": 8}, "n_features asks for"),
+    ],
+)
+def test_settings_that_mean_nothing_or_too_much_are_refused(given: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        CalibratedRegression(**({"n_features": 2} | given))

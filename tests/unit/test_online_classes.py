@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from calibrant import InputError, TemperatureScaling
 from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
+from calibrant.notions import TopKLabel
 from calibrant.online import AsIs, CalibratedRegression, Hedging, OnlineClasses, OnlinePlatt, OnlineTemperature, resume
 from calibrant.online.games.tracking import Tracking
 
@@ -90,7 +91,7 @@ def test_memory_does_not_grow_with_the_stream(make):
     def count(state):
         return len(state["numbers"]) + sum(count(each) for each in state["experts"])
 
-    assert count(short.state) == count(long.state) < 100
+    assert count(short.state) == count(long.state) < 200
 
 
 def test_no_rows_are_learned_without_complaint(make):
@@ -141,6 +142,39 @@ def test_bad_rows_and_strange_classes_are_refused_and_teach_nothing(make, row, l
         with pytest.raises(InputError, match="'fish', which no column"):
             forecaster.learn_many([row, row], ["cat", "fish"])
     assert forecaster.state == before
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (
+            [-3.0, 1.0, 5.0],
+            r"scores must lie in \[0, 1\], but run from -3 to 5: pass probabilities, such as the softmax",
+        ),
+        (
+            [0.9, 0.8, 0.7],
+            r"sum to between 2.4 and 2.4, not to 1, .*: pass probabilities, such as the softmax of logits$",
+        ),
+        (
+            [0.4, 0.3, 0.25],
+            r"sum to between 0.95 .*: pass scores / scores.sum\(axis=1, keepdims=True\), since the map takes prob",
+        ),
+    ],
+)
+def test_rows_that_are_no_probabilities_are_told_nothing_of_a_fit(make, row, told):
+    for call in (lambda: make().predict_one(row), lambda: make().learn_many([row, row], ["cat", "dog"])):
+        with pytest.raises(InputError, match=told) as caught:
+            call()
+        assert "fit" not in str(caught.value)
+
+
+@pytest.mark.parametrize("notion", ["top-2", "canonical", TopKLabel(2), None, ["top-label"]])
+def test_only_notions_that_work_are_offered(notion):
+    offered = "notion must be one of 'top-label', 'class-wise', 'confidence', not "
+    with pytest.raises(InputError, match=offered):
+        OnlineClasses(OnlinePlatt(), 3, notion)
+    for name in ("top-label", "class-wise", "confidence"):
+        assert OnlineClasses(OnlinePlatt(), 3, name).notion.name == name
 
 
 def test_labels_and_rows_must_be_as_many(make):
@@ -328,8 +362,8 @@ def test_top_label_forecasts_of_an_overconfident_model_become_calibrated():
         (lambda: OnlineClasses("platt", 3), "must be one of calibrant.online"),
         (lambda: OnlineClasses(OnlineTemperature(3), 3), "takes rows of classes"),
         (lambda: Tracking(OnlineTemperature(3)), "takes rows of classes"),
-        (lambda: OnlineTemperature(3, gamma="x"), "gamma must be a number"),
-        (lambda: OnlineTemperature(3, radius=0.5), "radius at least 1"),
+        (lambda: OnlineTemperature(3, gamma="x"), "gamma must be at least .*, not 'x'"),
+        (lambda: OnlineTemperature(3, radius=0.5), "radius must be at least 1"),
         (lambda: OnlineTemperature(3).learn_one([0.2, 0.3, 0.5], 0, [1.0]), "features must be left out"),
         (
             lambda: resume({"forecaster": "OnlineClasses", "parameters": {"classes": ["a", "b"]}, "experts": []}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
@@ -27,6 +28,7 @@ from calibrant.online import (
     CalibratedRegression,
     Forecaster,
     Hedging,
+    MultiExpert,
     OnlineBeta,
     OnlinePlatt,
     Refitted,
@@ -34,8 +36,10 @@ from calibrant.online import (
     kernel_forecaster,
     resume,
 )
+from calibrant.online.experts import improper, newton
+from calibrant.online.experts.mixtures import lost_by_rounding, weighted_mean
+from calibrant.online.experts.newton_steps import BETA_RADIUS, RADIUS
 from calibrant.online.experts.pools import Gridded
-from calibrant.online.experts.restarts import _mean
 from calibrant.tallies import Tally
 
 CLAMP, USUAL = 2.0**-32, 1e-5
@@ -146,23 +150,26 @@ def test_the_steps_are_those_of_the_textbook_and_the_projection_is_the_nearest_p
 
 def test_the_projection_meets_the_conditions_of_an_optimum() -> None:
     # One step from a state of our own, so that only the projection is left to compare: A (p - q) = -k p, k >= 0.
-    for cls, size in ((OnlinePlatt, 2), (OnlineBeta, 3)):
+    for cls, size, place in ((OnlinePlatt, 2, RADIUS), (OnlineBeta, 3, BETA_RADIUS)):
+        projected = 0
         free, bound = cls(gamma=1e-3, radius=1e6), cls(gamma=1e-3, radius=2.0)
         scores, labels = stream(40, seed=3)
         for x, y in zip(scores, 1.0 - labels, strict=True):
             before = bound._held[1 : 1 + size]
             free._held[:] = [*bound._held[: 1 + size], *bound._held[1 + size :]]
-            free._held[-2] = 1e6
+            free._held[place] = 1e6
             free.learn_one(x, y)
             bound.learn_one(x, y)
             q, p = np.array(free._held[1 : 1 + size]), np.array(bound._held[1 : 1 + size])
             assert before != p.tolist()
             if q @ q > 4.0:
+                projected += 1
                 matrix = factors(bound._held, size)
                 pull = matrix @ (q - p)
                 assert p @ p == pytest.approx(4.0, rel=1e-12)
                 assert pull == pytest.approx((pull @ p / 4.0) * p, rel=1e-6, abs=1e-13 * np.trace(matrix))
                 assert pull @ p >= 0.0
+        assert projected > 10
 
 
 def factors(held: list[float], size: int) -> Floats:
@@ -272,6 +279,8 @@ def test_the_frozen_map_says_what_the_forecaster_says(forecaster: Forecaster) ->
         (lambda: Refitted(half_life=-1.0), "half_life must be"),
         (lambda: Restarting(OnlinePlatt(), levels=0), "levels must be"),
         (lambda: Restarting(0.5), "expert must be"),  # type: ignore[arg-type]
+        (lambda: Restarting(Restarting(AsIs())), "expert must not be restarted already"),
+        (lambda: Restarting(MultiExpert(AsIs(), Hedging(Restarting(AsIs())))), "expert must not be restarted already"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(build: Callable[[], Any], words: str) -> None:
@@ -495,6 +504,52 @@ def test_events_in_the_middle_do_not_send_the_beta_map_away() -> None:
     assert max(abs(fitted.a), abs(fitted.b), abs(fitted.c)) < 1_000.0
 
 
+@pytest.mark.parametrize("options", [{}, {"window": 30}, {"half_life": 9.0}, {"every": None, "first": 20}])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, FloatingPointError])
+def test_a_fit_that_is_stopped_leaves_its_row_to_be_learned_again(
+    options: Any, failure: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = lambda: Refitted("platt", **{"every": 20, **options})  # noqa: E731
+    scores, labels = stream(100)
+    usual, stopped = build().learn_many(scores, labels), build().learn_many(scores[:19], labels[:19])
+    before = stopped.to_json()
+
+    def stop(tally: Tally) -> list[float]:
+        raise failure
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stopped._family, "fit", stop)
+        for _ in range(2):
+            with pytest.raises(failure):
+                stopped.learn_one(scores[19], labels[19])
+            assert stopped.to_json() == before
+    assert stopped.learn_many(scores[19:], labels[19:]).state == usual.state
+    assert stopped.predict_one(0.3) != 0.3
+
+
+@pytest.mark.parametrize("method", ["platt", "beta", "bins"])
+@pytest.mark.parametrize("options", [{"half_life": 0.01}, {"half_life": 3.0}, {"window": 20}, {}])
+def test_fits_do_not_depend_on_what_numpy_was_told_to_raise(method: Any, options: Any) -> None:
+    scores, labels = stream(120)
+    usual = Refitted(method, every=20, **options).learn_many(scores, labels)
+    with np.errstate(all="raise"):
+        strict = Refitted(method, every=20, **options).learn_many(scores, labels)
+    assert strict.state == usual.state
+
+
+@pytest.mark.parametrize("options", [{"window": 2**24}, {"method": "bins", "n_bins": 2**24}, {"every": 2**24}])
+def test_a_state_takes_the_memory_of_what_it_holds_and_not_of_what_it_may_hold(options: Any) -> None:
+    forecaster = Refitted(**options).learn_many(*stream(30))
+    text = forecaster.to_json()
+    assert len(text) < 2_000
+    tracemalloc.start()
+    again = resume(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20
+    assert again.to_json() == text
+
+
 FORECASTERS: list[Callable[[], Forecaster]] = [
     lambda: OnlinePlatt(radius=1.5),
     lambda: OnlinePlatt(certified=True),
@@ -543,15 +598,12 @@ def test_a_broken_state_of_a_refitted_map_is_refused(numbers: Any) -> None:
 
 
 def flat(forecaster: Forecaster) -> list[float]:
-    """The numbers of a state, also where it leaves out zeros."""
-    found = forecaster._unpacked(forecaster.state["numbers"])
-    assert found is not None
-    return found
+    """The numbers of a state."""
+    return list(forecaster.state["numbers"])
 
 
 def with_numbers(forecaster: Forecaster, numbers: list[Any]) -> dict[str, Any]:
-    packed = isinstance(forecaster, Refitted)
-    return {**forecaster.state, "numbers": [x for pair in enumerate(numbers) for x in pair] if packed else numbers}
+    return {**forecaster.state, "numbers": numbers}
 
 
 WILD = (-1e300, -50.0, -1.0, -0.5, 0.0, 0.5, 2.5, 1e6, 1e18, 1e300, 10**400)
@@ -630,7 +682,7 @@ def test_a_number_that_no_stream_leads_to_is_refused(build: Callable[[], Forecas
 def test_restarts_whose_last_copy_is_refused_are_left_as_they_were() -> None:
     build = lambda: Restarting(Refitted("platt", every=10, window=20), shortest=8, levels=2)  # noqa: E731
     state = build().learn_many(*stream(57, 2)).state
-    state["experts"][-1]["numbers"] = [0, -1.0]
+    state["experts"][-1]["numbers"][0] = -1.0
     mine = build().learn_many(*stream(20, 3))
     before = mine.to_json()
     with pytest.raises(InputError, match="by hand"):
@@ -663,6 +715,48 @@ def test_long_streams_write_states_that_are_taken_again() -> None:
     for one, xs, ys in one_sided:
         one.learn_many(xs, ys)
         assert resume(one.to_json()).to_json() == one.to_json()
+
+
+class OtherMachine:
+    """A C library whose exp and log are off by one unit in the last place."""
+
+    def __init__(self, towards: float) -> None:
+        self.towards = towards
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(math, name)
+        return (lambda x: math.nextafter(found(x), self.towards)) if name in ("exp", "exp2", "log") else found
+
+
+@pytest.mark.parametrize("towards", [-math.inf, math.inf])
+@pytest.mark.parametrize(
+    "build", [lambda: OnlinePlatt(certified=True), Aioli, lambda: OnlinePlatt(half_life=60), lambda: Aioli(clamp=CLAMP)]
+)
+@pytest.mark.parametrize("rows", [0, 1, 57])
+def test_a_state_of_a_machine_with_another_exp_and_log_is_taken_with_its_own_settings(
+    build: Callable[[], Forecaster], towards: float, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        for module in (newton, improper):
+            patch.setattr(module, "math", OtherMachine(towards))
+        there = build()
+        assert there.state != build_here(build)
+        text = there.learn_many(*stream(rows, 2)).to_json()
+    again = resume(text)
+    assert again.to_json() == text
+    assert again.forecast_many(*stream(60, 3)).tolist() == there.forecast_many(*stream(60, 3)).tolist()
+    moved = json.loads(text)
+    moved["numbers"][6] *= 1.0 + 1e-9
+    with pytest.raises(InputError, match="settings cannot come from any stream"):
+        resume(moved)
+
+
+def build_here(build: Callable[[], Forecaster]) -> dict[str, Any]:
+    """Its state on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (newton, improper):
+            patch.setattr(module, "math", math)
+        return build().state
 
 
 def test_numbers_of_other_types_are_stored_as_plain_ones() -> None:
@@ -797,16 +891,23 @@ def test_the_regret_on_every_stretch_stays_under_its_bound() -> None:
                 continue
             assert isinstance(found, OnlineCertificate)
             assert regret <= found.bound < (end - begin) * math.log(2.0)
-    # 256 to 512: one whole life of level 3 (L = 256, i = 1), at the price log(2 * 4 * 2) and 256 2^-21 for rounding
+    # 256 to 512: one whole life of level 3 (L = 256, i = 1), at the price log(2 * 4 * 2), and what rounding may take
     whole = forecaster.interval_certificate(256, 512)
     assert isinstance(whole, OnlineCertificate)
     alone = Aioli(radius=2.0).certificate(256)
     assert isinstance(alone, OnlineCertificate)
-    assert whole.bound == pytest.approx(alone.bound + math.log(16.0) + 256 * 2.0**-21, rel=1e-12)
+    assert whole.bound == pytest.approx(alone.bound + math.log(16.0) + lost_by_rounding(256), rel=1e-12)
     assert "in sum over rows 257 to 512 (" in str(whole)
     with pytest.raises(InputError, match="multiple of 32"):
         forecaster.interval_certificate(5, 100)
+    for bounds, name in (((0, 2.5), "last"), ((-32, 64), "first"), ((True, 64), "first")):
+        with pytest.raises(InputError, match=f"{name} must be a whole number"):
+            forecaster.interval_certificate(*bounds)  # type: ignore[arg-type]
     assert isinstance(Restarting(OnlinePlatt()).interval_certificate(0, 100), Refusal)
+    assert isinstance(Restarting(OnlineBeta()).interval_certificate(0, 100), Refusal)
+    assert isinstance(Restarting(Aioli(), shortest=1, levels=1).interval_certificate(1, 2**53), Refusal)  # at once
+    certified = Restarting(OnlinePlatt(radius=1.0, certified=True)).interval_certificate(0, 10_000)
+    assert isinstance(certified, OnlineCertificate)
     assert isinstance(Restarting(Aioli().learn_one(0.5, 1)).interval_certificate(0, 100), Refusal)
 
 
@@ -856,12 +957,88 @@ def test_no_adversary_gains_by_the_rounding_near_the_ends(scores: list[float], m
         assert ours - theirs <= math.log(2.0) + (t + 1) * 2.0**-21
 
 
+def test_log_weights_lose_no_more_to_rounding_than_is_paid_for() -> None:
+    # Down by 22 nats a row and up again, less nearly half a unit of the last place, which each sum rounds away.
+    c, n = 32.0 * math.log(2.0), 20_000
+    log_weight, exact = 0.0, Fraction(0)
+    for k in range(n):
+        whole = -22.0 if k < n // 2 else 22.0
+        move = whole - 0.49 * math.ulp(log_weight + whole)
+        assert abs(move) <= c
+        log_weight, exact = log_weight + move, exact + Fraction(move)
+    lost = float(Fraction(log_weight) - exact)
+    paid = lost_by_rounding(n) - n * 2.0**-21
+    assert paid == pytest.approx(c * n * (n + 1) / 2.0 * 2.0**-53)
+    assert 0.05 * paid < lost <= paid
+    found = Restarting(AsIs()).certificate(10**8)
+    assert isinstance(found, OnlineCertificate)
+    # log(2 K m (m + 1)) with K = 8 levels and m = 10^8 / 128 copies, 47.7 nats for means and 12.3 for log-weights
+    assert found.bound == pytest.approx(math.log(16.0 * 781_250 * 781_251) + 47.684 + 12.313, abs=0.01)
+
+
+def test_the_certificate_says_where_copies_start_and_how_long_they_live() -> None:
+    told = str(Restarting(OnlinePlatt(), shortest=100).certificate(10_000))
+    assert "starts after a multiple of 100 rows and lives for 200 or more" in told
+
+
+def test_copies_are_made_when_they_start_and_states_hold_those_that_live() -> None:
+    scores, labels = stream(70)
+    forecaster = Restarting(OnlinePlatt(), shortest=8, levels=32)
+    assert len(forecaster.experts) == 2  # what is copied, and the copy without end
+    sizes = []
+    for x, y in zip(scores.tolist(), labels.tolist(), strict=True):
+        forecaster.learn_one(x, y)
+        sizes.append(len(forecaster.experts) - 2)
+        assert sum(forecaster.weights.values()) == pytest.approx(1.0)
+    # level 0 has one from row 8 on and two from 16 on, level 1 from 16 and 32, level 2 from 32 and 64, level 3 from 64
+    assert [sizes[i] for i in (6, 7, 15, 31, 63, 69)] == [0, 1, 3, 5, 7, 7]
+    few, many = Restarting(OnlinePlatt(), shortest=8, levels=32), resume(forecaster.to_json())
+    for other in (few, many.learn_many(*stream(300, 1))):  # with fewer copies, and with more
+        assert other.restore(forecaster.state).to_json() == forecaster.to_json()
+        assert (
+            other.forecast_many(scores, labels).tobytes()
+            == resume(forecaster.to_json()).forecast_many(scores, labels).tobytes()
+        )
+
+
+@pytest.mark.parametrize(
+    "change", [lambda e: [], lambda e: e[:1], lambda e: e[:-1], lambda e: [*e, e[-1]], lambda e: e[::-1]]
+)
+def test_a_state_of_restarts_with_other_copies_than_live_is_refused(change: Callable[[Any], Any]) -> None:
+    forecaster = Restarting(OnlinePlatt(), shortest=8, levels=2).learn_many(*stream(57, 2))
+    before = forecaster.to_json()
+    state = json.loads(before)
+    state["experts"] = change(state["experts"])
+    for take in (resume, forecaster.restore):
+        with pytest.raises(InputError, match="state"):
+            take(state)
+    assert forecaster.to_json() == before
+
+
+def test_a_small_state_of_restarts_on_restarts_is_refused_at_once() -> None:
+    state = OnlinePlatt().state
+    for _ in range(30):
+        parameters = {"shortest": 1, "levels": 32}
+        state = {"version": 1, "forecaster": "Restarting", "parameters": parameters, "numbers": [], "experts": [state]}
+    with pytest.raises(InputError, match="restarted already"):
+        resume(state)
+
+
+def test_compiled_copies_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    scores, labels = stream(100)
+    compiled = Restarting(OnlinePlatt().compile(), shortest=8, levels=3)
+    usual = Restarting(OnlinePlatt(), shortest=8, levels=3)
+    assert compiled.forecast_many(scores, labels).tobytes() == usual.forecast_many(scores, labels).tobytes()
+    assert compiled.to_json() == usual.to_json()
+
+
 def test_a_mixture_never_lies_beyond_its_copies() -> None:
     rng = np.random.default_rng(0)
     for _ in range(2_000):
         told = (1.0 - rng.integers(2**21, 2**21 + 50, 5) * 2.0**-53).tolist()
         weights = rng.random(5).tolist()
-        found = _mean(told, weights)
+        found = weighted_mean(told, weights)
         assert min(told) <= found <= max(told)
         exact = sum(Fraction(w) * (1 - Fraction(p)) for w, p in zip(weights, told, strict=True))
         share = (1 - Fraction(found)) * sum(map(Fraction, weights)) / exact
@@ -894,8 +1071,6 @@ def test_features_reach_every_copy() -> None:
     assert told[:8] == pytest.approx(
         CalibratedRegression(2).forecast_many(scores[:8], labels[:8], features[:8]), abs=1e-9
     )
-    nested = Restarting(forecaster, shortest=8, levels=1)
-    assert nested.takes_features
 
 
 def test_as_is_takes_no_arguments() -> None:

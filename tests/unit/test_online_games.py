@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import warnings
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from calibrant import InputError
 from calibrant.arrays.errors import CalibrantWarning
+from calibrant.guarantees.online_promise import IN_ORDER, rounded_up
 from calibrant.maps import IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.metrics import epsilon_error, error_over_time
 from calibrant.online import (
@@ -32,7 +34,14 @@ from calibrant.online import (
     resume,
 )
 from calibrant.online.base import KINDS
-from calibrant.online.games.bounds import hedged_brier, hedged_error, judged_error, mean_regret, prior_regret
+from calibrant.online.games.bounds import (
+    farthest_out,
+    hedged_brier,
+    hedged_error,
+    judged_error,
+    mean_regret,
+    prior_regret,
+)
 from calibrant.online.games.draws import SEEDS, branch_of, draw_steps, hash_steps, key_of
 from calibrant.online.games.hedging import FIRST, KEY, MEANS, TOTALS, game_steps
 from calibrant.online.games.widths import bin_steps
@@ -174,6 +183,62 @@ def test_copies_and_nested_games_share_no_draws(seed: int | None) -> None:
         assert drawing_keys(resume(whole.to_json())) == keys
 
 
+@pytest.mark.parametrize("seed", [0, None])
+def test_one_that_is_redrawn_keeps_what_it_learned_and_takes_new_keys(seed: int | None) -> None:
+    x, y = stream(200)
+    for make in (
+        lambda: Foster99(random_state=seed),
+        lambda: Hedging(Hedging(OnlinePlatt(), random_state=seed), random_state=seed),
+        lambda: MultiExpert(Foster99(random_state=seed), Tracking(Foster99(random_state=seed))),
+    ):
+        game = make().learn_many(x, y)
+        before, other = game.to_json(), game.redrawn()
+        assert game.to_json() == before
+        assert not set(drawing_keys(other)) & set(drawing_keys(game))
+        assert len(set(drawing_keys(other))) == len(drawing_keys(game))
+        assert without_keys(other.state) == without_keys(game.state)
+        again = resume(other.to_json())  # the state carries the key, whatever random_state says
+        assert drawing_keys(again) == drawing_keys(other)
+        assert again.forecast_many(x, y).tolist() == other.forecast_many(x, y).tolist()
+    for same in (TwoChoices(), Hedging(AsIs(), rule="two-choices"), Tracking(OnlinePlatt())):
+        same.learn_many(x, y)
+        assert same.redrawn().state == same.state
+
+
+def without_keys(state: dict) -> dict:
+    """The state with the keys of all games left out."""
+    numbers = state["numbers"]
+    if state["forecaster"] in ("Hedging", "Foster99"):
+        numbers = numbers[:KEY] + numbers[FIRST:]
+    return {**state, "numbers": numbers, "experts": [without_keys(each) for each in state["experts"]]}
+
+
+def test_draws_that_a_crash_brings_again_win_unless_they_are_redrawn() -> None:
+    def error(back: object, n_rows: int = 1_500) -> float:
+        """The adversary notes in 150 rows where each draw lay, and then all 150 come again."""
+        game, told, outcomes = Foster99(), [], []
+        while len(told) < n_rows:
+            saved, seen = game.to_json(), []
+            for _ in range(150):
+                shares = game.predict_distribution(0.5)
+                low = game.predict_one(0.5) == shares[0][0]
+                seen.append((0.0, shares[0][1]) if low else (shares[0][1], 1.0))
+                game.learn_one(0.5, int(sum(p * w for p, w in shares) < 0.5))
+            game = back(saved)  # type: ignore[operator]
+            for low, high in seen:
+                shares = game.predict_distribution(0.5)
+                chance = min(max((shares[0][1] - low) / (high - low), 0.0), 1.0)
+                y = int(chance * shares[0][0] + (1.0 - chance) * shares[-1][0] < 0.5)
+                told.append(game.predict_one(0.5))
+                outcomes.append(y)
+                game.learn_one(0.5, y)
+        return float(error_over_time(told, outcomes))
+
+    bound = Foster99().certificate(1_500).bound
+    assert error(resume) > 3 * bound
+    assert np.mean([error(lambda text: resume(text).redrawn()) for _ in range(3)]) < bound
+
+
 def test_past_forecasts_of_a_class_do_not_tell_the_draws_of_another() -> None:
     # Rows of two classes in turn. If both drew alike, the forecast of the first would tell where the draw of the second
     # lies, and the adversary would take the outcome against it: an error of 0.5 where 0.28 is promised.
@@ -248,21 +313,63 @@ def test_no_forecast_of_tracking_is_0_or_1_unless_asked_for() -> None:
     assert Tracking(Fixed(), prior=0).learn_one(0.3, 1).predict_one(0.3) == 1.0
 
 
-@pytest.mark.parametrize("make", [Tracking, Hedging])
-def test_a_stream_in_one_bin_of_the_expert_is_told(make: type[Forecaster]) -> None:
+def rare(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores that all lie in the lowest of ten bins."""
     rng = np.random.default_rng(0)
-    x = 10 ** rng.uniform(-3.5, -1.5, 1_500)
-    y = rng.random(1_500) < 2 * x
+    x = 10 ** rng.uniform(-3.5, -1.5, n)
+    return x, rng.random(n) < 2 * x
+
+
+CROWDED = r"more than 99% of the rows lie in one bin .* from 0 to 0.1, .* use the expert alone"
+
+
+@pytest.mark.parametrize("make", [Tracking, Hedging])
+def test_a_stream_in_one_bin_of_the_expert_is_told_once(make: type[Forecaster]) -> None:
+    x, y = rare(1_500)
     game = make(AsIs())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        game.learn_many(x[:900], y[:900])
+        assert not told
+        game.forecast_many(x[900:], y[900:])
+        assert len(told) == 1
+        game.learn_many(x, y)
+        resume(game.to_json()).learn_many(x[:900], y[:900])  # not before 4,000 rows again
+        copy.deepcopy(game).learn_many(x, y)
+        make(AsIs(), epsilon=0.001).learn_many(x, y)  # a finer one has nothing to tell
+        assert len(told) == 1
+    with pytest.warns(CalibrantWarning, match=CROWDED):
+        make(AsIs()).learn_many(x, y)
+
+
+def test_a_crowd_that_gathers_later_is_told_also_after_many_restarts() -> None:
+    x, y = rare(4_000)
+    x[:20] = 0.5
+    game = Tracking(AsIs())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        # At 1,000 rows 2 % lie elsewhere, at 2,000 rows 1 %, at 4,000 rows 0.5 %.
+        for part in np.split(np.arange(4_000), 40):
+            game = resume(game.to_json())
+            game.learn_many(x[part], y[part])
+            assert bool(told) == (part[-1] >= 3_999)
+    assert len(told) == 1
+
+
+def test_several_experts_tell_of_a_crowd_too() -> None:
+    x, y = rare(1_200)
+    for learn in (MultiExpert.learn_many, MultiExpert.forecast_many):
+        with pytest.warns(CalibrantWarning, match="Tracking: more than 99% of the rows"):
+            learn(MultiExpert(Tracking(AsIs()), AsIs()), x, y)
+
+
+def test_where_warnings_are_errors_no_forecast_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = rare(1_200)
+    game = Tracking(AsIs())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        game.learn_many(x[:900], y[:900])
-    with pytest.warns(CalibrantWarning, match=r"100.0% of 1,500 rows lie in one bin .* from 0 to 0.1, .* epsilon"):
-        game.forecast_many(x[900:], y[900:])
-    with warnings.catch_warnings():  # once is enough, and a finer one has nothing to tell
-        warnings.simplefilter("error")
-        game.learn_many(x, y)
-        make(AsIs(), epsilon=0.001).learn_many(x, y)
+        assert len(game.forecast_many(x, y)) == game.n_rows == 1_200
+    assert "more than 99% of the rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -381,20 +488,47 @@ def test_what_is_judged_is_what_is_counted() -> None:
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=150), st.sampled_from([2, 3, 5, 10, 32]))
 def test_two_choices_keeps_its_bound_on_every_binary_sequence(outcomes: list[int], m: int) -> None:
     judged = TwoChoices(epsilon=1 / m).judged_many([0.5] * len(outcomes), outcomes)
-    t = np.arange(1, len(outcomes) + 1)
-    beyond = epsilon_error(judged, outcomes, epsilon=0.5 / m).error if len(set(outcomes)) > 1 else None
-    if beyond is not None:
-        assert (beyond * t <= judged_error(m, 1, 1) + 1e-9).all()
-        assert judged_error(m, 1, 1) <= m
+    assert beyond_half_a_width(judged, outcomes, m) <= farthest_out(m) + 1e-9
+    assert farthest_out(m) <= m
+    if len(set(outcomes)) > 1:  # the package's own books agree with these
+        t = np.arange(1, len(outcomes) + 1)
+        worst = (epsilon_error(judged, outcomes, epsilon=0.5 / m).error * t).max()
+        assert worst <= farthest_out(m) + 1e-9
+
+
+def beyond_half_a_width(judged: np.ndarray, outcomes: list[float], m: int) -> float:
+    """The largest T (CE_T - epsilon / 2) of all T."""
+    sums, worst = np.zeros(m), -math.inf
+    for t, (p, y) in enumerate(zip(judged, outcomes, strict=True), start=1):
+        sums[int(p * m)] += p - y
+        worst = max(worst, float(np.abs(sums).sum()) - t * 0.5 / m)
+    return worst
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=100), st.sampled_from([2, 3, 10]))
 def test_two_choices_keeps_its_bound_on_every_bounded_sequence(outcomes: list[float], m: int) -> None:
     judged = TwoChoices(epsilon=1 / m).judged_many([0.5] * len(outcomes), outcomes)
-    sums = np.zeros(m)
-    for t, (p, y) in enumerate(zip(judged, outcomes, strict=True)):
-        sums[int(p * m)] += p - y
-        assert np.abs(sums).sum() - (t + 1) * 0.5 / m <= judged_error(m, 1, 1) + 1e-9
+    assert beyond_half_a_width(judged, outcomes, m) <= farthest_out(m) + 1e-9
+
+
+def test_rounded_sums_do_not_break_the_bound_of_bounded_outcomes() -> None:
+    # Outcomes so little above 1/2 that every sum rounds down to what 1/2 would give: exact books, kept in fractions.
+    game, total, n_rows = TwoChoices(epsilon=0.5), 0.0, 5_000
+    error = [Fraction(0), Fraction(0)]
+    for t in range(n_rows):
+        y = 1.0 if t == n_rows - 2 else 0.0
+        if t < n_rows - 2:
+            y = 0.5 + max(int(math.ulp(total + 0.5) * 2.0**52) - 1, 0) * 2.0**-53 if total else 0.5
+            y = y if total + y == total + 0.5 else 0.5
+        judged = game.judged_one(0.5, y)
+        error[int(judged * 2)] += Fraction(judged) - Fraction(y)
+        game.learn_one(0.5, y)
+        total += y
+    worst = sum(map(abs, error)) / n_rows
+    attained = Fraction(1, 4) + Fraction(1, n_rows)  # half a width, and 1/2 + 1/2 in the two cells
+    assert float(worst - attained) > 1e-13  # the rounding is real
+    assert worst <= Fraction(game.certificate().bound)
+    assert float(Fraction(game.certificate().bound) - attained) < 1e-12
 
 
 @given(
@@ -524,8 +658,13 @@ def test_a_state_that_is_refused_changes_nothing(make: object, place: int, value
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: Tracking(Fixed(), epsilon=0.3), "epsilon"),
+        (lambda: Tracking(Fixed(), epsilon=0.3), "not 0.3: the nearest is 1/3 = 0.333"),
+        (lambda: Tracking(Fixed(), epsilon=0.03), "not 0.03: the nearest is 1/33 = 0.0303"),
+        (lambda: Foster99(epsilon=0.9), "the nearest is 1/2 = 0.5"),
+        (lambda: Hedging(Fixed(), rule="two-choices", shares="nonsense"), "shares"),
         (lambda: Foster99(epsilon=1.0), "epsilon"),
+        (lambda: Foster99(epsilon=0.0), "epsilon"),
+        (lambda: Foster99(epsilon=math.nan), "epsilon"),
         (lambda: Foster99(epsilon=None), "epsilon"),
         (lambda: Foster99(epsilon=-0.1), "epsilon"),
         (lambda: Foster99(epsilon="wide"), "epsilon"),
@@ -605,14 +744,85 @@ def test_certificates_are_within_the_printed_theorems() -> None:
             assert hedged_error(m, m * m, n) <= e / 2 + 2 / (e * math.sqrt(n))  # 6.17
             assert hedged_brier(m, m * m, n, means=True) <= e + (math.log(n) + 1) / (e * e * n)  # 6.26
             assert mean_regret(m, n) <= (math.log(n) + 1) / (e * n)  # 6.24
-            assert judged_error(m, 1, n) == pytest.approx(sum(max(i, m - 1 - i) for i in range(m)) / m / n)
-            assert judged_error(m, 1, n) <= m / n  # 8.5
+            assert judged_error(m, 1, n) == pytest.approx(e / 2 + sum(max(i, m - 1 - i) for i in range(m)) / m / n)
+            assert judged_error(m, 1, n) <= e / 2 + m / n  # 8.5
+
+
+def test_a_promise_is_about_all_rows_since_it_was_new() -> None:
+    x, y = stream(3_000)
+    for make in (Foster99, TwoChoices, lambda: Hedging(AsIs()), lambda: Tracking(AsIs()), lambda: MultiExpert(AsIs())):
+        game = make().learn_many(x, y)
+        assert str(game.certificate()).startswith("After 3,000 rows since it was new the ")
+        told = game.certificate(5_000)
+        assert str(told).startswith("After 5,000 rows since it was new (3,000 of them learned already) the ")
+        assert told.to_dict()["learned"] == 3_000
+        assert told.bound == make().certificate(5_000).bound
+        for few in (0, 1, 2_999):
+            with pytest.raises(
+                InputError, match="n_rows must count all rows since it was new, and it has learned 3,000"
+            ):
+                game.certificate(few)
+        with pytest.raises(
+            InputError, match="not 2000: pass 5000 for so many more, and for a promise on new rows alone"
+        ):
+            game.certificates(2_000)
+
+
+def test_promises_with_draws_say_all_that_they_need() -> None:
+    for game in (Foster99(), Hedging(AsIs()), Hedging(AsIs(), shares="means")):
+        for told in game.certificates(10_000):
+            assert told.expected
+            assert "on average over its own draws, and a single run may exceed it (" in str(told)
+            assert "each forecast is followed by its own outcome, learned before the next forecast is asked" in str(
+                told
+            )
+            assert "late or never shows the next draw" in str(told)
+            assert "but by redrawn()" in str(told)
+            assert "neither the number of rows nor such a restart depends on the draws" in str(told)
+    for game in (TwoChoices(), Hedging(AsIs(), rule="two-choices"), Tracking(AsIs()), MultiExpert(AsIs(), AsIs())):
+        assert game.certificate(10_000).assumptions == (IN_ORDER,)
+        assert "draw" not in str(game.certificate(10_000))
+
+
+def test_a_forecast_whose_outcome_never_comes_shows_the_next_draw() -> None:
+    # Why each forecast needs its own outcome: rows without one tell the adversary what the next row will draw.
+    game, told, outcomes = Foster99(), [], []
+    for _ in range(500):
+        y = int(game.predict_one(0.5) < 0.5)  # asked of a row that never gets an outcome
+        told.append(game.predict_one(0.5))
+        outcomes.append(y)
+        game.learn_one(0.5, y)
+    assert float(error_over_time(told, outcomes)) > 0.5 > game.certificate().bound
+
+
+def test_with_late_labels_two_choices_keep_their_promise_for_the_moment_of_learning() -> None:
+    game, judged, outcomes = TwoChoices(), [], []
+    for _ in range(2_000):
+        y = int(game.predict_one(0.5) < 0.5)  # of a row said long ago, chosen against what is said now
+        judged.append(game.judged_one(0.5, y))
+        outcomes.append(y)
+        game.learn_one(0.5, y)
+    assert float(error_over_time(judged, outcomes)) <= game.certificate().bound
+
+
+@pytest.mark.parametrize("bound", [12_345.6, 9_999.51, 1e4, 123_456_789.0, 705.5154, 0.14, 0.099996, 2.5e-7, 1.0, 0.0])
+def test_printed_bounds_are_plain_numbers_rounded_up(bound: float) -> None:
+    told = rounded_up(bound, 4)
+    assert float(told.replace(",", "")) >= bound
+    assert float(told.replace(",", "")) <= bound * 1.001
+    assert "e" not in told or bound < 1e-4
+    assert rounded_up(12_345.6, 4) == "12,350"
 
 
 def test_too_few_rows_are_refused_a_certificate() -> None:
     for game in (Foster99(), TwoChoices(), Hedging(Fixed()), Tracking(Fixed()), MultiExpert(Fixed())):
         assert not game.certificate()
     assert not Hedging(Fixed()).certificate(50)
+    # log(50) / 2 over 7 rows is 0.279, and one half on every row has 1/4; over 8 rows it is 0.245.
+    many = [AsIs() for _ in range(50)]
+    assert [bool(MultiExpert(*many).certificate(n)) for n in (0, 1, 7, 8)] == [False, False, False, True]
+    # log(50) over 5 rows is 0.78, over 6 rows 0.65, less than log 2 = 0.69.
+    assert [bool(MultiExpert(*many, loss="log").certificate(n)) for n in (1, 5, 6)] == [False, False, True]
     assert Hedging(Fixed()).certificates(50) == ()
     assert Foster99().learn_many([0.5] * 400, [0, 1] * 200).certificate().n_rows == 400
 
@@ -648,6 +858,14 @@ def test_certificates_say_what_must_stay_secret_and_what_is_judged() -> None:
         assert "better of its two neighbouring forecasts" in told
         assert "nothing is promised of predict_one" in told
         assert "secret" not in told
+
+
+def test_a_width_of_numpy_becomes_plain_json() -> None:
+    for make in (Foster99, TwoChoices, lambda **k: Hedging(AsIs(), **k), lambda **k: Tracking(AsIs(), **k)):
+        for width in (np.float32(0.5), np.float32(0.1), np.float64(0.1), Fraction(1, 10)):
+            game = make(epsilon=width)
+            assert game.n_bins == round(1 / width)
+            assert resume(game.to_json()).state == game.state
 
 
 def test_a_horizon_of_numpy_becomes_plain_json() -> None:
@@ -724,9 +942,46 @@ def test_features_go_to_those_experts_that_take_them() -> None:
 def test_equal_experts_lose_nothing_by_rounding(k: int) -> None:
     # Weights that add up to 1 - 2^-53 moved a forecast near 1 by 1.4e-6 nats in every row.
     for score in (1.0, 1.0 - 5 * 2.0**-53, 0.9, 0.3, 2.0**-40, 0.0):
-        multi = MultiExpert(*[AsIs()] * k, loss="log")
+        multi = MultiExpert(*(AsIs() for _ in range(k)), loss="log")
         held = min(max(score, 2.0**-32), 1 - 2.0**-32)
         assert multi.forecast_many([score] * 4, [0, 0, 1, 0]).tolist() == [held] * 4
+
+
+def test_one_object_given_twice_is_two_experts() -> None:
+    x, y = stream(80)
+    for make in (OnlinePlatt, lambda: Foster99(random_state=4), lambda: Tracking(Hedging(AsIs(), random_state=4))):
+        one = make()
+        twice, apart = MultiExpert(one, one), MultiExpert(make(), make())
+        assert twice.forecast_many(x, y).tolist() == apart.forecast_many(x, y).tolist()
+        assert twice.state == apart.state
+        assert [expert.n_rows for expert in twice.experts] == [80, 80]
+        assert one.n_rows == 0
+        assert twice.experts[0] is not twice.experts[1]
+
+
+def test_every_expert_is_asked_once_a_row() -> None:
+    class Counting(Fixed):
+        asked = 0
+
+        def predict_one(self, score: float, features: object = None) -> float:
+            Counting.asked += 1
+            return super().predict_one(score)
+
+    del KINDS["Counting"]
+    x, y = stream(30)
+    told = MultiExpert(Counting(), OnlinePlatt()).forecast_many(x, y)
+    assert Counting.asked == 30
+    one = MultiExpert(Counting(), OnlinePlatt())
+    assert told.tolist() == [[one.predict_one(s), one.learn_one(s, t)][0] for s, t in zip(x, y, strict=True)]
+
+
+def test_sums_over_experts_do_not_depend_on_their_order() -> None:
+    # What a plain sum of floats gives depends on the order, and on the version of Python.
+    x, y = stream(200)
+    maps = [LogitAffineMap(a, b) for a in (0.3, 0.7, 1.3) for b in (-1.0, 0.1, 0.9)]
+    for loss in ("brier", "log"):
+        there, back = (MultiExpert(*map(Fixed, each), loss=loss).forecast_many(x, y) for each in (maps, maps[::-1]))  # type: ignore[arg-type]
+        assert there.tolist() == back.tolist()
 
 
 def test_a_mixture_of_forecasts_near_1_keeps_its_loss() -> None:

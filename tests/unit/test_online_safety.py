@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from calibrant.online import OnlineBeta, OnlinePlatt, resume
+from calibrant.online import OnlineBeta, OnlinePlatt, kernel_forecaster, resume
 from calibrant.online.experts.newton_steps import BETA_A, BETA_C, D1, D2, E1, E3, A, B
 
 Chunk = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
@@ -54,15 +54,21 @@ def parameters_and_pivots(forecaster: OnlinePlatt | OnlineBeta) -> tuple[np.ndar
 @pytest.mark.parametrize("clamp", [2.0**-32, 1e-5])
 @pytest.mark.parametrize("make", [OnlinePlatt, OnlineBeta], ids=lambda m: m.__name__)
 def test_parameters_stay_in_the_ball_and_the_matrix_positive_definite(
-    make: Callable[..., OnlinePlatt | OnlineBeta], stream: Chunk, clamp: float, full_size: bool
+    make: Callable[..., OnlinePlatt | OnlineBeta],
+    stream: Chunk,
+    clamp: float,
+    full_size: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("numba")
+    monkeypatch.setattr(kernel_forecaster, "ENOUGH_ROWS", 1)  # so many rows are for compiled steps only
     rng = np.random.default_rng(0)
     forecaster = make(clamp=clamp)
     n = 10**8 if full_size else 10**6
     for begin in range(0, n, ROWS_AT_ONCE):
         scores, labels = stream(rng, begin, ROWS_AT_ONCE)
         told = forecaster.forecast_many(scores, labels)
+        assert (forecaster._recipe, 0) in kernel_forecaster.COMPILED
         assert np.isfinite(told).all()
         assert (told >= 0.0).all()
         assert (told <= 1.0).all()

@@ -31,6 +31,15 @@ LOSSES = [[0.3, 0.5], [0.6, 0.2], [1.0, 0.0]]  # tight, mild, none; without and 
 # ------------------------------------------------------------------------------------------------- the example of 7.1.1
 
 
+def test_a_value_that_is_a_quantile_has_its_very_level() -> None:
+    """ndtr(ndtri(0.9)) is 0.8999999999999999, which would fall into the bin below."""
+    levels = [0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975]
+    forecast = QuantileForecast(levels, [[1, 2, 3, 4, 5, 6, 7]] * 7)
+    assert forecast.cdf([1, 2, 3, 4, 5, 6, 7]).tolist() == levels
+    heap = QuantileForecast([0.1, 0.5, 0.9], [[3, 3, 4], [2, 3, 3]])
+    assert heap.cdf([3, 3]).tolist() == [0.5, 1.0]  # above the last two, which are equal, is nothing
+
+
 def test_the_mixture_forecast_is_the_standard_normal_and_its_quantiles_are_calibrated_exactly() -> None:
     # F^ = (F- + F+) / 2 has the density of N(0, 1); the true laws alternate between F- and F+.
     for p in (0.001, 0.2, 0.5, 0.731, 0.999):
@@ -170,6 +179,18 @@ def test_a_tie_counts_as_a_decrease() -> None:
     assert stream.rows.tolist() == [1, 2, 3]
 
 
+def test_prints_say_what_is_counted_and_how_much_of_it_is_ties() -> None:
+    # Rain: 9 rows, of which 2 rise, 2 fall and 5 stay: 7 / 9 and 5 / 9.
+    dry = parity_stream(np.full(10, 0.5), [0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
+    assert dry.ties.tolist() == [True, True, False, False, True, True, False, False, True]
+    assert "9 rows, 77.8 % fall or stay (55.6 % stay); 1 rows" in repr(dry)
+    result = dry.judge()
+    assert str(result).startswith("9 rows, 77.8 % fall or stay (55.6 % stay), 30 bins")
+    assert result.to_dict()["tie_rate"] == result.tie_rate == pytest.approx(5 / 9)
+    assert dry.judge(after=5).tie_rate == 0.5
+    assert "3 rows, 66.7 % fall or stay; 0 rows" in repr(parity_stream([0.5] * 3, [1, 2, 1], previous=[2, 1, 2]))
+
+
 def test_rows_are_compared_with_the_same_series_and_negative_values_are_values() -> None:
     y, by = [5.0, -1.0, 4.0, -3.0, -2.0, 9.0], ["a", "b", "a", "b", "b", "a"]
     stream = parity_stream(GaussianForecast(np.zeros(6), 1.0), y, by=by)
@@ -258,8 +279,79 @@ def test_a_frame_of_quantiles_is_told_what_to_become() -> None:
         lambda: parity_stream(frame, np.arange(5.0)),
         lambda: quantile_calibration_error(frame, np.arange(5.0)),
     ):
-        with pytest.raises(InputError, match=r"pass QuantileForecast\(levels, values\) for a table of quantiles"):
+        with pytest.raises(InputError, match=r"QuantileForecast\(levels, values\) for a table of quantiles"):
             call()
+
+
+def test_a_frame_of_one_column_names_the_series() -> None:
+    pd = pytest.importorskip("pandas")
+    names = ["a", "b", "a", "b"]
+    frame, y = pd.DataFrame({"state": names, "county": [1, 2, 1, 3]}), [5.0, 1.0, 4.0, 2.0]
+    assert parity_stream([0.5] * 4, y, by=frame[["state"]]).rows.tolist() == [2, 3]
+    with pytest.raises(InputError, match="by has 2 columns: pass one, such as their texts joined"):
+        parity_stream([0.5] * 4, y, by=frame)
+
+
+def test_columns_of_one_index_in_two_orders_are_refused() -> None:
+    pd = pytest.importorskip("pandas")
+    days = pd.date_range("2024-01-01", periods=6)
+    y, flat = pd.Series(np.arange(6.0), days), pd.Series(np.full(6, 0.5), days)
+    back, table = flat[::-1], pd.DataFrame({"low": flat, "high": flat + 1.0})
+    for words, call in [
+        ("y and forecast", lambda: parity_stream(GaussianForecast(back, 1.0), y)),
+        ("y and forecast", lambda: parity_stream(GaussianForecast([0.0] * 6, back), y)),
+        ("y and forecast", lambda: parity_stream(QuantileForecast([0.2, 0.8], table[::-1]), y)),
+        ("y and forecast", lambda: parity_stream(SampleForecast(table[::-1]), y)),
+        ("y and forecast", lambda: parity_stream(back, y)),
+        ("y and previous", lambda: parity_stream(flat, y, previous=back)),
+        ("y and by", lambda: parity_stream(flat, y, by=back.astype(str))),
+        ("forecast and by", lambda: parity_stream(flat, y.to_numpy(), by=back.astype(str))),
+        ("y and batch", lambda: parity_stream(flat, y, batch=pd.Series(range(6), days[::-1]))),
+        ("mean and sd", lambda: GaussianForecast(flat, back)),
+        ("forecast and x", lambda: GaussianForecast(flat, 1.0).cdf(back)),
+        ("y and forecast", lambda: quantile_calibration_error(GaussianForecast(back, 1.0), y)),
+    ]:
+        with pytest.raises(InputError, match=f"^{words} have the same index in another order"):
+            call()
+    kept = parity_stream(GaussianForecast(flat, flat), y, previous=y.shift(1), batch=pd.Series(range(6), days))
+    assert len(kept) == len(parity_stream(GaussianForecast(flat, 1.0), y, by=pd.Series(["a"] * 6))) == 5
+
+
+def test_a_series_whose_dates_run_backwards_is_refused() -> None:
+    pd = pytest.importorskip("pandas")
+    days = pd.date_range("2024-01-01", periods=4, tz="UTC")
+    with pytest.raises(InputError, match="y goes back in time by the dates of its index"):
+        parity_stream([0.5] * 4, pd.Series(np.arange(4.0), days)[::-1])
+    one_day = pd.Series(np.arange(4.0), [days[0]] * 4)
+    assert len(parity_stream([0.5] * 4, one_day, previous=np.zeros(4))) == 4
+
+
+def test_missing_numbers_of_a_frame_are_rows_without_forecast() -> None:
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"low": pd.array([1.0, None], dtype="Float64"), "high": pd.array([2, 3], dtype="Int64")})
+    assert np.isnan(QuantileForecast([0.2, 0.8], table).cdf(2.0)).tolist() == [False, True]
+    assert SampleForecast(table).draws.tolist() == [2, 1]
+
+
+def test_rows_of_the_quantile_error_may_be_numbers_or_a_mask() -> None:
+    forecast, y = GaussianForecast(np.zeros(4), 1.0), [-1.0, 1.0, 2.0, 3.0]
+    mask = quantile_calibration_error(forecast, y, rows=[True, False, False, True])
+    assert mask.value == quantile_calibration_error(forecast, y, rows=[0, 3]).value
+    assert np.isnan(quantile_calibration_error(forecast, y, rows=[]).value)
+
+
+def test_forecasts_several_steps_ahead_are_judged_as_they_were_said() -> None:
+    # Two steps ahead: the value of row t is compared with that of t - 2, and its outcome is learned two rows later.
+    y = np.random.default_rng(9).normal(size=60)
+    stream = parity_stream(GaussianForecast(np.zeros(58), 2.0), y[2:], previous=y[:-2])
+    live, said = OnlinePlatt(), []
+    for t, score in enumerate(stream.scores):
+        if t >= 2:
+            live.learn_one(stream.scores[t - 2], stream.outcomes[t - 2])
+        said.append(live.predict_one(score))
+    assert said[:2] == [OnlinePlatt().predict_one(score) for score in stream.scores[:2]]
+    assert stream.judge(said).pce.value != stream.judge(OnlinePlatt()).pce.value
+    assert stream.scores == pytest.approx(norm.cdf(y[:-2] / 2.0))
 
 
 def test_the_first_batches_are_learned_from_and_not_judged() -> None:
@@ -401,7 +493,30 @@ def two():  # type: ignore[no-untyped-def]
         (lambda: GaussianForecast([1.0, 2.0], None), "mean and sd must both be given"),
         (lambda: QuantileForecast([25, 50], [[1.0, 2.0]]), "divide them by 100"),
         (lambda: parity_stream(np.full((3, 3), 0.5), [1.0, 2.0, 3.0]), "QuantileForecast"),
-        (lambda: parity_stream(GaussianForecast, [1.0, 2.0]), "forecast must be laws"),
+        (
+            lambda: parity_stream(GaussianForecast, [1.0, 2.0]),
+            "distribution, not the class GaussianForecast",
+        ),
+        (lambda: parity_stream([101.5, 99.0], [1.0, 2.0]), r"a point forecast is neither: pass GaussianForecast\(mean"),
+        (
+            lambda: parity_stream(None, [1.0, 2.0]),
+            "a predictive distribution, not an object of type NoneType: ",
+        ),
+        (lambda: parity_stream("norm", [1.0, 2.0]), r"not an object of type str: .* CdfForecast\(cdf, n_rows\)"),
+        (
+            lambda: quantile_calibration_error([1.0, 2.0], [1.0, 2.0]),
+            "distribution, not an object of type list",
+        ),
+        (lambda: parity_stream([0.5, 0.5], [False, True]), "y holds True and False: pass the series itself"),
+        (lambda: parity_stream([0.5, 0.5], [None, True]), "y holds True and False"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=np.array([True, False])), "previous holds True"),
+        (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [True]), "y holds True and False"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by="state"), r"not 'state': pass by=frame\['state'\]"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by=[["a", "b"], ["a", "c"]]), "by has 2 columns: pass one"),
+        (lambda: two().judge([101.5, 99.0]), r"said must be a forecaster, or probabilities in \[0, 1\]"),
+        (lambda: SampleForecast(np.ma.masked_array([[1.0, 2.0]], mask=[[0, 1]])), r"pass samples.filled\(np.nan\)"),
+        (lambda: CdfForecast(norm.cdf, 3, lambda p: [p, p]).quantile(0.5), r"gave the shape \(2,\) for 3 rows"),
+        (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0], rows=[1]), "from 0 to 0"),
         (lambda: two().compare([OnlinePlatt()]), "by name"),
         (lambda: two().compare({"base": OnlinePlatt()}), "choose another"),
         (lambda: two().compare({"OPS": OnlinePlatt()})["nope"], "no row named 'nope': it has 'base', 'OPS'"),

@@ -305,8 +305,8 @@ def _settle_fitted(matrix: Matrix, kind: ClassKind) -> float:
     elif not spread.inside:
         spread.refuse_percent()
         raise InputError(
-            f"scores must lie in [0, 1], as those of the fit do, but run from {spread.low:.6g} to {spread.high:.6g}: "
-            "pass what the map was fitted on"
+            f"scores must lie in [0, 1], but run from {spread.low:.6g} to {spread.high:.6g}: pass probabilities, such "
+            "as the softmax of logits"
         )
     elif kind == "probability" and not spread.probable:
         spread.refuse_sums(fitted=True)

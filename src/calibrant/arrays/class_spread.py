@@ -58,12 +58,12 @@ class Spread:
             raise InputError("scores look like percentages, since rows sum to about 100: divide by 100")
 
     def refuse_sums(self, fitted: bool = False) -> NoReturn:
-        """Refuse rows that do not sum to 1; a map that is fitted takes no other kind."""
+        """Refuse rows that do not sum to 1; a map that is fitted, or a forecaster, takes no other kind."""
         near = self.least >= 0.9 and self.most <= 1.1
         divided = "pass scores / scores.sum(axis=1, keepdims=True)" if near else "pass probabilities"
         alone = 'kind="independent" if each column speaks for itself'
         if fitted:
-            fix = f"{divided}, since the map was fitted on probabilities"
+            fix = f"{divided}, {'since the map takes probabilities' if near else 'such as the softmax of logits'}"
         elif near:
             fix = f"{divided} if they are meant to be probabilities, or {alone}"
         else:

@@ -51,7 +51,10 @@ class Calibration:
     """What its document may hold beside the map."""
 
     def __post_init__(self) -> None:
-        """A certificate speaks of one step map; refuse to carry it with another."""
+        """Refuse what is no map; and a certificate, which speaks of one step map, with another."""
+        if not isinstance(self.map, Map):
+            fix = "forecaster.freeze()" if hasattr(self.map, "freeze") else "one of calibrant.maps, or calibrator.map_"
+            raise InputError(f"map must be a fixed map, not {type(self.map).__name__}: pass {fix}")
         promise = self.certificate
         if isinstance(promise, Certificate) and (
             StepMap(promise.knots, promise.outputs).merged() != self.map or promise.kind != self.kind

@@ -20,6 +20,7 @@ from calibrant.numerics import Floats
 from calibrant.online.inputs import many_features, many_labels, many_scores, one_label, one_score
 from calibrant.online.kernels import SEEN, Factory, object_steps
 from calibrant.online.limits import MOST_ROWS, changed
+from calibrant.online.settings import settle
 
 KINDS: dict[str, type[Forecaster]] = {}
 """Forecasters by the name that their states carry."""
@@ -30,6 +31,8 @@ VERSION = 1
 LARGEST = sys.float_info.max
 """The largest number that a state may hold."""
 
+STRANGE = "state must be what a forecaster of calibrant.online wrote, and it is not"
+
 
 class Forecaster:
     """A forecaster of outcomes that learns as they arrive.
@@ -38,7 +41,8 @@ class Forecaster:
     one outcome; :meth:`predict_many` and :meth:`learn_many` equal loops over these, bit for bit; :attr:`state` is
     small, plain JSON, from which :meth:`restore` continues as if nothing had happened. Memory does not grow with the
     stream.
-    A forecaster that stands on others owns copies of them, so that nobody else moves them.
+    A forecaster that stands on others owns copies of them, so that nobody else moves them. Attributes that are called
+    as arguments of ``__init__`` are settings: they are set there once, and stay.
 
     A subclass defines ``predict_one``, ``learn_one``, ``n_rows``, ``_parameters`` (its keyword arguments), ``_numbers``
     (what it learned), ``_check`` and ``_resume``; :class:`KernelForecaster` does most of it for one that is written as
@@ -57,8 +61,9 @@ class Forecaster:
     takes_rows: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Remember the name, under which a state is found again, unless it is only what others share."""
+        """Fix its settings, and remember the name, under which a state is found again, unless it is abstract."""
         super().__init_subclass__(**kwargs)
+        settle(cls)
         if abstract:
             return
         known = KINDS.get(cls.__name__)
@@ -88,7 +93,7 @@ class Forecaster:
     def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
         """Probabilities of many rows, all from what was learned so far."""
         xs = self._scores(scores)
-        fs = many_features(features, len(xs))
+        fs = self._all(features, len(xs), scores)
         return np.array([self.predict_one(x, f) for x, f in zip(xs.tolist(), fs, strict=True)], dtype=np.float64)
 
     def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
@@ -99,16 +104,19 @@ class Forecaster:
 
     def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
         """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
-        out = []
-        for x, y, f in self._rows(scores, labels, features):
-            out.append(self.predict_one(x, f))
-            self.learn_one(x, y, f)
-        return np.array(out, dtype=np.float64)
+        rows = self._rows(scores, labels, features)
+        return np.array([self._step(x, y, f) for x, y, f in rows], dtype=np.float64)
+
+    def _step(self, score: float, label: float, features: Any = None) -> float:
+        """Learn a row whose score and label were checked, and say what its forecast was."""
+        told = self.predict_one(score, features)
+        self.learn_one(score, label, features)
+        return told
 
     def _rows(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Iterator[tuple[Any, Any, Any]]:
         xs = self._scores(scores)
         ys = self._labels(labels, scores)
-        return zip(xs.tolist(), ys.tolist(), many_features(features, len(xs)), strict=True)
+        return zip(xs.tolist(), ys.tolist(), self._all(features, len(xs), scores), strict=True)
 
     # -------------------------------------------------------------------------------------------------- its state
 
@@ -128,30 +136,45 @@ class Forecaster:
             "experts": [expert.state for expert in self.experts],
         }
 
-    def restore(self, state: dict[str, Any] | str | bytes) -> Self:
+    def restore(self, state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Self:
         """Go on from a state that an equal forecaster has written; a state that is refused changes nothing."""
-        found = _parsed(state)
-        self._admit(found)
-        self._take(found)
+        return self._go_on(_parsed(state), "continue it by calibrant.online.resume(state)")
+
+    def _go_on(self, state: Any, fix: str) -> Self:
+        self._admit(state, fix)
+        self._take(state)
         return self
 
-    def _admit(self, state: Any) -> None:
-        """Refuse a state that cannot be one of this forecaster, or of those that it stands on."""
+    def _admit(self, state: Any, fix: str) -> float:
+        """The rows of a state; refuse one that cannot be of this forecaster, or of those that it stands on."""
         if not isinstance(state, dict) or not isinstance(state.get("experts"), list):
             raise InputError("the state is not what a forecaster of calibrant.online wrote: was it cut off?")
         if state.get("version") != VERSION:
             raise InputError(
                 f"the state has the version {state.get('version')!r}, and {VERSION} is read here: update calibrant"
             )
-        if state.get("forecaster") != type(self).__name__ or state.get("parameters") != self._parameters():
-            raise InputError("the state belongs to another forecaster: continue it by calibrant.online.resume(state)")
+        self._admit_kind(state.get("forecaster"), state.get("parameters"), fix)
         numbers, below = self._unpacked(state.get("numbers")), state["experts"]
         if len(below) != len(self.experts) or not _numeric(numbers, self._numbers()):
             raise InputError("the state has not the numbers that this forecaster needs: was it cut off?")
         assert numbers is not None
         self._check(numbers)
-        for expert, its in zip(self.experts, below, strict=True):
-            expert._admit(its)
+        self._check_experts(
+            numbers[SEEN], [expert._admit(its, fix) for expert, its in zip(self.experts, below, strict=True)]
+        )
+        return numbers[SEEN]
+
+    def _admit_kind(self, kind: Any, parameters: Any, fix: str) -> None:
+        """Refuse the state of another kind, or of one with other settings, by the first that differs."""
+        mine, own = type(self).__name__, self._parameters()
+        if kind != mine or not isinstance(parameters, dict):
+            raise InputError(f"the state belongs to another forecaster, {kind}, not {mine}: {fix}")
+        if parameters.keys() < own.keys():  # written before the others were there, when all had what is their default
+            parameters = _built(type(self), self.experts, parameters)._parameters()
+        for name in [*own, *parameters]:
+            if name not in own or name not in parameters or own[name] != parameters[name]:
+                theirs, here = (f"{each[name]!r}" if name in each else "not there" for each in (parameters, own))
+                raise InputError(f"the state belongs to another {mine}, whose {name} is {theirs}, not {here}: {fix}")
 
     def _take(self, state: dict[str, Any]) -> None:
         for expert, its in zip(self.experts, state["experts"], strict=True):
@@ -162,13 +185,28 @@ class Forecaster:
         """The state as text, for :func:`calibrant.online.resume`."""
         return json.dumps(self.state, allow_nan=False)
 
+    def redrawn(self) -> Self:
+        """A copy that goes on with draws of its own, under new keys from the system, where it draws at all.
+
+        After a crash the rows since the last saved state come again, and their draws have been seen: a promise that
+        rests on secret draws holds again for ``resume(text).redrawn()``.
+        """
+        found = copy.deepcopy(self)
+        found._redraw()
+        return found
+
     def freeze(self) -> Map:
         """The map that it applies now, where there is one; ``calibrant.Calibration(map)`` saves and exports it."""
         raise InputError(f"{type(self).__name__} has no fixed map: its forecasts depend on more than the score")
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """What is promised of its forecasts after ``n_rows`` rows (default: those learned so far)."""
-        return Refusal(f"no theorem covers {type(self).__name__} with these parameters")
+        """What is promised of its forecasts of the first ``n_rows`` rows since it was new (default: those learned)."""
+        return Refusal(f"no theorem covers {type(self).__name__}")
+
+    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
+        """All promises that say something after ``n_rows`` rows (default: those learned so far)."""
+        found = self.certificate(n_rows)
+        return () if isinstance(found, Refusal) else (found,)
 
     # ---------------------------------------------------------------------------------------------- for subclasses
 
@@ -189,6 +227,11 @@ class Forecaster:
         if not (is_whole(numbers[SEEN]) and 0 <= numbers[SEEN] <= MOST_ROWS):
             raise changed("number of rows")
 
+    def _check_experts(self, seen: float, below: list[float]) -> None:
+        """Refuse fewer rows of an expert than its own: experts learn every row, and may have learned before."""
+        if below and min(below) < seen:
+            raise changed("number of rows")
+
     def _resume(self, numbers: list[float]) -> None:
         """Take over what another one learned."""
         raise NotImplementedError
@@ -198,11 +241,16 @@ class Forecaster:
         for expert in self.experts:
             expert._branch(place)
 
+    def _redraw(self) -> None:
+        """Take a new key for its draws, and for those of its experts."""
+        for expert in self.experts:
+            expert._redraw()
+
     def _own(self, *experts: Forecaster) -> None:
         """Stand on copies of these, so that nobody else moves them."""
         for expert in experts:
             one_score_forecaster(expert, "expert", features=self.passes_features)
-        self.experts = tuple(copy.deepcopy(experts))
+        self.experts = tuple(copy.deepcopy(expert) for expert in experts)
         for place, expert in enumerate(self.experts, start=1):
             expert._branch(place)
 
@@ -222,10 +270,29 @@ class Forecaster:
     def _labels(self, labels: ArrayLike, scores: ArrayLike) -> Floats:
         return many_labels(labels, scores, self.bounded_outcomes)
 
-    def _check_rows(self, n_rows: int | None) -> int:
-        found = self.n_rows if n_rows is None else n_rows
+    def _all(self, features: Any, n: int, scores: ArrayLike) -> Sequence[Any]:
+        """Features of n rows, all checked, by the experts that take them too, before any row is learned.
+
+        Columns of a frame come in the order of the experts' names, where they have some.
+        """
+        found = many_features(features, scores, n)
+        taken = [expert._all(features, n, scores) for expert in self.experts if expert.takes_features]
+        numbers = [np.array(rows, dtype=np.float64) for rows in taken]
+        if not all(np.array_equal(each, numbers[0], equal_nan=True) for each in numbers):
+            raise InputError("features of several rows must have one order for all experts: name the same ones in each")
+        return taken[0] if taken else found
+
+    def _check_rows(self, n_rows: int | None, least: int | None = None) -> int:
+        """Rows since it was new that a promise may be about: those learned at least, unless said otherwise."""
+        learned = self.n_rows
+        found = learned if n_rows is None else n_rows
         if not is_whole(found) or not 0 <= found <= MOST_ROWS:
             raise InputError(f"n_rows must be a whole number of rows, not {n_rows!r}")
+        if found < (learned if least is None else least):
+            raise InputError(
+                f"n_rows must count all rows since it was new, and it has learned {learned:,}, not {n_rows!r}: pass "
+                f"{learned + int(found)} for so many more, and for a promise on new rows alone ask one that is new"
+            )
         return int(found)
 
     # The steps of a kernel, for a forecaster that stands on this one.
@@ -237,6 +304,10 @@ class Forecaster:
     @property
     def _state(self) -> Any:
         return self
+
+    def __copy__(self) -> Self:
+        """A copy that learns alone, as by ``copy.deepcopy``."""
+        return copy.deepcopy(self)
 
     def __repr__(self) -> str:
         """How it was built."""
@@ -268,7 +339,30 @@ def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features:
     return forecaster
 
 
-def resume(state: dict[str, Any] | str | bytes) -> Forecaster:
+def own_copy(forecaster: Forecaster) -> Forecaster:
+    """A copy whose draws no other copy has: under new keys, but where ``random_state`` gives them.
+
+    Examples
+    --------
+    >>> from calibrant.online import Foster99
+    >>> secret, seeded = Foster99(), Foster99(random_state=1)
+    >>> own_copy(secret).state == secret.state, own_copy(seeded).state == seeded.state
+    (False, True)
+    """
+    found = copy.deepcopy(forecaster)
+    _redraw_secret(found)
+    return found
+
+
+def _redraw_secret(forecaster: Forecaster) -> None:
+    if getattr(forecaster, "random_state", 0) is None:
+        forecaster._redraw()
+        return
+    for expert in forecaster.experts:
+        _redraw_secret(expert)
+
+
+def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Forecaster:
     """The forecaster that wrote a state, ready to go on where that one stopped.
 
     Parameters
@@ -289,26 +383,34 @@ def resume(state: dict[str, Any] | str | bytes) -> Forecaster:
     True
     """
     found = _parsed(state)
-    return _from_parameters(found).restore(found)
+    return _from_parameters(found)._go_on(found, "was it changed by hand?")
 
 
 def _parsed(state: Any) -> Any:
-    if not isinstance(state, str | bytes):
+    if not isinstance(state, str | bytes | bytearray | memoryview):
         return state
     try:
-        return json.loads(state)
-    except ValueError:
+        return json.loads(bytes(state) if isinstance(state, memoryview) else state)
+    except (ValueError, RecursionError):
         raise InputError("state must be what to_json() of a forecaster wrote, and it is no JSON") from None
 
 
 def _from_parameters(state: Any) -> Forecaster:
     try:
         kind, parameters, below = KINDS[state["forecaster"]], state["parameters"], state["experts"]
-        return kind._build([_from_parameters(its) for its in below], parameters)
+        experts = [_from_parameters(its) for its in below]
+    except (KeyError, TypeError, RecursionError):
+        raise InputError(STRANGE) from None
+    return _built(kind, experts, parameters)
+
+
+def _built(kind: type[Forecaster], experts: Sequence[Forecaster], parameters: Any) -> Forecaster:
+    try:
+        return kind._build(experts, parameters)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
-        raise InputError("state must be what a forecaster of calibrant.online wrote, and it is not") from None
+    except (LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
+        raise InputError(STRANGE) from None
 
 
 def _numeric(numbers: Any, like: list[float]) -> bool:

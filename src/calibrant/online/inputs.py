@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Sequence
+import math
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,17 @@ from calibrant.arrays import InputError
 from calibrant.arrays.columns import CHUNK, read_column, read_floats, refuse_other_order
 from calibrant.numerics import Floats
 
+MARGINS = "leave rows without a score out, and pass margins through a sigmoid first"
+
+UNKNOWN = "leave rows out whose outcome is not known yet"
+
 
 def one_score(score: Any) -> float:
-    """A score as a float in [0, 1]."""
+    """A score as a float in [0, 1]; whatever is one number for ``float`` is one, but no text."""
     x = _real(score)
     if x is None or not 0.0 <= x <= 1.0:
-        raise InputError(f"score must be a probability in [0, 1], not {score!r}")
+        fix = "pass one number" if x is None else MARGINS
+        raise InputError(f"score must be a probability in [0, 1], not {score!r}: {fix}")
     return x
 
 
@@ -26,7 +31,8 @@ def one_label(label: Any, bounded: bool) -> float:
     """An outcome as 0.0 or 1.0, or as any float in [0, 1] where outcomes are bounded."""
     y = _outcome(label, bounded)
     if y is None:
-        raise InputError(f"label must be {'a number in [0, 1]' if bounded else '0 or 1'}, not {label!r}")
+        what = "a number in [0, 1]" if bounded else "0 or 1"
+        raise InputError(f"label must be {what}, not {label!r}: {_remedy('label', label, bounded)}")
     return y
 
 
@@ -37,14 +43,20 @@ def _outcome(label: Any, bounded: bool) -> float | None:
 
 
 def _real(value: Any) -> float | None:
+    """One number as a float; None for text, complex numbers, masked ones and arrays with axes."""
     if isinstance(value, float):
         return float(value)
-    if isinstance(value, numbers.Real | np.bool_):
-        try:
-            return float(value)
-        except OverflowError:
-            return None
-    return None
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]  # what it holds, which may be text
+    if isinstance(value, str | bytes | bytearray | complex | np.complexfloating | np.ma.MaskedArray):
+        return None
+    shape: Any = getattr(value, "shape", ())
+    if shape:
+        return None
+    try:
+        return float(value)
+    except Exception:  # foreign objects raise what they like
+        return None
 
 
 def many_scores(scores: ArrayLike) -> Floats:
@@ -55,26 +67,48 @@ def many_scores(scores: ArrayLike) -> Floats:
     found: Floats = read_floats(scores, "scores")
     if found.size and not (found.min() >= 0.0 and found.max() <= 1.0):  # false for NaN too; no temporary arrays
         place = int(np.argmin((found >= 0.0) & (found <= 1.0)))
-        raise InputError(
-            f"scores must be probabilities in [0, 1], but row {place} has {found[place]}: leave rows without a score "
-            "out, and pass margins through a sigmoid first"
-        )
+        raise InputError(f"scores must be probabilities in [0, 1], but row {place} has {found[place]}: {MARGINS}")
     return found
 
 
 def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
     """Outcomes, one for each score, as an array of 0.0 and 1.0, or of floats in [0, 1] where outcomes are bounded."""
-    refuse_other_order(scores, labels)
+    refuse_unpaired(scores, labels, "labels")
     raw = read_column(labels, "labels")
-    if not (raw.dtype.kind in "biuf" and _all_outcomes(raw, bounded)):
+    found = _as_outcomes(raw, bounded)
+    if not _all_outcomes(found, bounded):
+        right = (found >= 0.0) & (found <= 1.0) if bounded else (found == 0.0) | (found == 1.0)
+        place = int(np.argmin(right))
+        value = raw[place : place + 1].tolist()[0]
         what = "numbers in [0, 1]" if bounded else "0 or 1"
         raise InputError(
-            f"labels must be {what} in every row, not {_wrong(raw, bounded)!r}: leave rows out whose outcome is not "
-            "known yet"
+            f"labels must be {what} in every row, but row {place} has {value!r}: {_remedy('labels', value, bounded)}"
         )
-    if len(raw) != np.size(scores):
-        raise InputError(f"labels has {len(raw)} rows but scores has {np.size(scores)}: pass one for each")
-    return np.asarray(raw, dtype=np.float64)
+    n = len(scores) if isinstance(scores, Sized) else np.size(scores)  # a list is not made an array again
+    if len(raw) != n:
+        raise InputError(f"labels has {len(raw)} rows but scores has {n}: pass one for each")
+    return np.asarray(found, dtype=np.float64)
+
+
+def refuse_unpaired(scores: object, others: object, name: str) -> None:
+    """Refuse another column, or frame, whose index is that of the scores in another order."""
+    try:
+        refuse_other_order(scores, others)
+    except InputError:
+        raise InputError(
+            f"scores and {name} have the same index in another order, and rows are paired by position: "
+            f"pass {name}.loc[scores.index]"
+        ) from None
+
+
+def _as_outcomes(raw: NDArray[Any], bounded: bool) -> NDArray[Any]:
+    """Numbers as they are; of objects their outcomes; NaN for what is none."""
+    if raw.dtype.kind in "biuf":
+        return raw
+    if raw.dtype.kind != "O":
+        return np.full(len(raw), np.nan)
+    told = (_outcome(value, bounded) for value in raw.tolist())
+    return np.array([np.nan if y is None else y for y in told], dtype=np.float64)
 
 
 def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
@@ -87,15 +121,21 @@ def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
     return True
 
 
-def _wrong(raw: NDArray[Any], bounded: bool) -> Any:
-    """The first value that is no outcome."""
-    return next((x for x in raw.tolist() if _outcome(x, bounded) is None), raw[0])
+def _remedy(name: str, value: Any, bounded: bool) -> str:
+    """What to do about a value that is no outcome."""
+    x = _real(value)
+    if x is None and not isinstance(value, str | bytes):
+        return "pass one value a row" if hasattr(value, "__len__") else UNKNOWN
+    if x is not None and math.isnan(x):
+        return UNKNOWN
+    return "scale it to [0, 1]" if bounded else f"pass booleans, such as {name} == {value!r} if that is the event"
 
 
-def many_features(features: ArrayLike | None, n: int) -> Sequence[Any]:
-    """One row of features for each score, or None for each."""
+def many_features(features: ArrayLike | None, scores: ArrayLike, n: int) -> Sequence[Any]:
+    """One row of features for each of the n scores, or None for each."""
     if features is None:
         return [None] * n
+    refuse_unpaired(scores, features, "features")
     try:
         rows = np.asarray(features, dtype=np.float64)
     except (TypeError, ValueError):

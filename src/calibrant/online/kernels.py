@@ -1,8 +1,8 @@
 """One source for two speeds: kernels are plain Python on lists, and numba compiles the same lines for whole streams.
 
 A kernel is made by a factory that takes a decorator. With none it gives plain functions, which step through one row at
-a time on lists of floats; with numba's ``njit`` it gives compiled ones, which run over arrays. Both do the same IEEE
-operations in the same order and call the same exp and log of the C library, so both give the same bits.
+a time on lists of floats; with numba's ``njit`` it gives compiled ones, on arrays. Both do the same IEEE operations in
+the same order and call the same exp and log of the C library, so both give the same bits.
 
 A kernel is two steps: ``predict(state, x)`` gives the forecast and changes nothing; ``learn(state, x, y)`` learns one
 outcome and returns the forecast that ``predict`` would have given before, which it needs anyway.
@@ -56,9 +56,7 @@ def object_steps(jit: Jit) -> tuple[Step, Step]:
         return float(state.predict_one(x))
 
     def learn(state: Any, x: float, y: float) -> float:
-        p = float(state.predict_one(x))
-        state.learn_one(x, y)
-        return p
+        return float(state._step(x, y))
 
     return predict, learn
 
@@ -70,6 +68,29 @@ def steps(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step]:
     assert jit is not None
     first, *rest = recipe
     return first(jit, *steps(tuple(rest), fast=fast)) if rest else first(jit)
+
+
+@cache
+def row_steps(recipe: tuple[Factory, ...]) -> tuple[Step, Step]:
+    """The compiled steps for one row at a time; those of a kernel that stands on none take its bare array.
+
+    A call from Python unpacks its arguments one by one, and an array alone takes half the time of a nest of tuples.
+    """
+    jit = compiler()
+    assert jit is not None
+    predict, learn = steps(recipe, fast=True)
+    if len(recipe) > 1:
+        return predict, learn
+
+    @jit
+    def predict_row(numbers: Any, x: float) -> Any:
+        return predict((numbers, ()), x)
+
+    @jit
+    def learn_row(numbers: Any, x: float, y: float) -> Any:
+        return learn((numbers, ()), x, y)
+
+    return predict_row, learn_row
 
 
 @cache

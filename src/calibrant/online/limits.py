@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calibrant.arrays import InputError
+from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate, rounded_up
 from calibrant.online.kernels import SEEN
@@ -17,6 +18,9 @@ MOST_ROWS = 2**53
 
 SLACK = 1e-6
 """What rounding may add to a number of a state in a very long stream, as a share of it."""
+
+SAME = 1e-12
+"""By how much, as a share of itself, a setting may differ that another machine's exp and log have given."""
 
 LEAST_CLAMP, MOST_CLAMP = 2.0**-32, 0.25
 """How near to 0 and 1 scores may be held: nearer, log-odds lose their digits."""
@@ -41,6 +45,37 @@ def clamp_of(value: object) -> float:
     return real("clamp", value, LEAST_CLAMP, MOST_CLAMP)
 
 
+def whole_in(value: Any, low: int, high: float) -> bool:
+    """Whether a parameter, of any type and size, is a whole number from low to high; True and False are not."""
+    return is_whole(value) and low <= value <= high
+
+
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    """A parameter as a whole number from low to high, or an error that says so.
+
+    Examples
+    --------
+    >>> whole("levels", 8.0, 1, 32)
+    8
+    """
+    if not whole_in(value, low, high):
+        raise InputError(f"{name} must be a whole number of at least {low:,} and at most {high:,}, not {value!r}")
+    return int(value)
+
+
+def yes_no(name: str, value: Any) -> bool:
+    """A parameter that is True or False, or an error that says so.
+
+    Examples
+    --------
+    >>> yes_no("growing", True)
+    True
+    """
+    if value is not True and value is not False:
+        raise InputError(f"{name} must be True or False, not {value!r}")
+    return value
+
+
 def changed(what: str) -> InputError:
     """The error for a state that no stream leads to."""
     return InputError(f"the state's {what} cannot come from any stream: was it changed by hand?")
@@ -52,26 +87,29 @@ def check_steps(
     r"""Refuse numbers that no steps from ``begin`` on lead to.
 
     They are the count n, the parameters, the factors L and D of a matrix :math:`\rho I + \sum_t w_t x_t x_t^\top` and
-    settings, in this order.
+    settings, in this order. Settings may come from the exp and log of another machine, which can differ in the last
+    digits, so that they are compared to 1e-12; those of the state go on, and with them the steps that it began.
 
     Parameters
     ----------
     pivots
         The places of D, and the most that one row adds: it is at least :math:`\rho`, and at most n times that more.
     factors
-        The places of L, and the most w that one row has on its other feature. An entry is
-        :math:`\sum w x x' / (\rho + \sum w x^2)`, and by Cauchy and Schwarz at most :math:`\frac12 \sqrt{n w / \rho}`.
+        The places of L, and the most w that one row adds to the diagonal in that entry's line. That diagonal is at most
+        :math:`\rho + n w`, also where old rows fade, and at least :math:`\rho + L^2 \rho`, so that
+        :math:`|L| \le \sqrt{n w / \rho}`.
     reach
         The largest norm of the parameters.
     """
     n, first, last = numbers[SEEN], min(pivots), max([*pivots, *factors])
-    if numbers[last + 1 :] != begin[last + 1 :]:
+    settings = zip(numbers[last + 1 :], begin[last + 1 :], strict=True)
+    if not all(math.isclose(found, given, rel_tol=SAME) for found, given in settings):
         raise changed("settings")
     if not math.hypot(*numbers[1:first]) <= reach * (1.0 + SLACK):
         raise changed("slope or level")
-    start = begin[first]
+    start = begin[first] * (1.0 - SAME)
     right = all(start <= numbers[i] <= (start + n * most) * (1.0 + SLACK) for i, most in pivots.items())
-    if not right or any(abs(numbers[i]) > 0.5 * math.sqrt(n * w / start) * (1.0 + SLACK) for i, w in factors.items()):
+    if not right or any(abs(numbers[i]) > math.sqrt(n * w / start) * (1.0 + SLACK) for i, w in factors.items()):
         raise changed("matrix")
 
 
@@ -82,6 +120,8 @@ def regret_promise(
     assumptions: tuple[str, ...],
     theorem: str,
     rows: tuple[int, int] | None = None,
+    *,
+    learned: int = 0,
 ) -> OnlineCertificate | Refusal:
     """A bound on the log loss beyond that of the best map, or a refusal where one half on every row has as good a one.
 
@@ -91,11 +131,13 @@ def regret_promise(
     ----------
     rows
         The first and the last row of a stretch that the promise is about; by default all of them.
+    learned
+        Rows learned already.
 
     Examples
     --------
     >>> print(regret_promise("the best map", 12.3456, 1000, (), "a theorem"))  # doctest: +ELLIPSIS
-    After 1,000 rows the log loss beyond that of the best map, in sum over the rows (0.013 a row), is at most 12.35, ...
+    After 1,000 rows since it was new the log loss beyond that of the best map, in sum over the rows (0.013 a row), ...
     """
     first, last = rows or (1, n_rows)
     length = last - first + 1
@@ -108,4 +150,4 @@ def regret_promise(
         f"in sum over {f'rows {first:,} to {last:,}' if rows else 'the rows'} ({rounded_up(bound / length, 2)} a row),"
     )
     quantity = f"the log loss beyond that of {best}, {where}"
-    return OnlineCertificate(quantity, bound, n_rows, False, (*assumptions, IN_ORDER), theorem)
+    return OnlineCertificate(quantity, bound, n_rows, False, (*assumptions, IN_ORDER), theorem, learned=learned)

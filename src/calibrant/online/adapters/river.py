@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from river import base
 
 from calibrant.arrays import InputError
-from calibrant.online.base import Forecaster, one_score_forecaster
+from calibrant.online.base import Forecaster, one_score_forecaster, own_copy
 from calibrant.online.experts.newton import OnlinePlatt
 from calibrant.online.inputs import one_label
 
@@ -23,11 +22,18 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
     model
         Any binary classifier of river with ``predict_proba_one``, a pipeline too.
     forecaster
-        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied.
+        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied, and each copy has secret draws of
+        its own, if it draws; with a ``random_state`` two classifiers draw alike, and who sees one knows the other.
+
+    Attributes
+    ----------
+    forecaster_
+        The forecaster that has learned.
 
     Notes
     -----
-    Edge rules: a model that gives no probability yet says 1/2. Labels are True and False, or 1 and 0.
+    Edge rules: of a label that the model does not name, the probability is what the other one leaves; a model that
+    gives no probability yet says 1/2. Labels are True and False, or 1 and 0. A clone has learned nothing.
     Guarantee: that of the forecaster, where each outcome is learned before the next forecast.
     Cost: two scores of the model a row, one to forecast and one to learn, and that of the forecaster.
     Reference: 002 section 6.1, with a model that learns too.
@@ -38,7 +44,7 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
     >>> model = RiverClassifier(linear_model.LogisticRegression())
     >>> for i in range(100):
     ...     model.learn_one({"x": i % 3}, i % 3 == 2)
-    >>> sorted(model.predict_proba_one({"x": 2})), model.forecaster.n_rows
+    >>> sorted(model.predict_proba_one({"x": 2})), model.forecaster_.n_rows
     ([False, True], 100)
     """
 
@@ -49,7 +55,8 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
                 "scikit-learn goes into OnlineClassifier"
             )
         self.model = model
-        self.forecaster = OnlinePlatt() if forecaster is None else copy.deepcopy(one_score_forecaster(forecaster))
+        self.forecaster = forecaster  # as it was given, from which river makes clones
+        self.forecaster_ = OnlinePlatt() if forecaster is None else own_copy(one_score_forecaster(forecaster))
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -66,14 +73,15 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
         yield {"model": linear_model.LogisticRegression()}
 
     def _score(self, x: dict[Any, Any]) -> float:
-        return float(self.model.predict_proba_one(x).get(True, 0.5))
+        told = self.model.predict_proba_one(x)
+        return float(told[True] if True in told else 1.0 - told.get(False, 0.5))
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """The calibrated probability of each label."""
-        p = self.forecaster.predict_one(self._score(x))
+        p = self.forecaster_.predict_one(self._score(x))
         return {False: 1.0 - p, True: p}
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
         """Learn one outcome: the forecaster from the model's score, then the model."""
-        self.forecaster.learn_one(self._score(x), one_label(y, bounded=False))
+        self.forecaster_.learn_one(self._score(x), one_label(y, bounded=False))
         self.model.learn_one(x, y)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.arrays import InputError
 from calibrant.calibrators.classifier import ScoringClassifier, check_two
 from calibrant.numerics import expit
-from calibrant.online.base import Forecaster, one_score_forecaster
+from calibrant.online.base import Forecaster, one_score_forecaster, own_copy
 from calibrant.online.experts.newton import OnlinePlatt
+from calibrant.online.inputs import many_labels, many_scores
 
 
 class OnlineClassifier(ScoringClassifier):
@@ -29,7 +30,9 @@ class OnlineClassifier(ScoringClassifier):
     estimator
         The classifier; its ``predict_proba``, else the expit of its ``decision_function``, gives the score.
     forecaster
-        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied.
+        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied, and each copy has secret draws of
+        its own, if it draws, also those of clones; with a ``random_state`` two classifiers draw alike, and who sees one
+        knows the other.
     prefit : bool, default=False
         Whether the model is fitted already and stays as it is. Otherwise it needs ``partial_fit``. A model in
         scikit-learn's ``FrozenEstimator`` is prefit in any case; put it there if this classifier is to be cloned, as
@@ -43,7 +46,8 @@ class OnlineClassifier(ScoringClassifier):
     Notes
     -----
     Edge rules: the first batch has no score, since nothing is fitted yet, so that only the model learns it. A prefit
-    model is ready before the first outcome: its forecasts are then those of the forecaster as it starts.
+    model is ready before the first outcome: its forecasts are then those of the forecaster as it starts. A batch that
+    is refused, by the model too, changes nothing.
     Guarantee: that of the forecaster where batches are single rows, each learned before the next is forecast. In larger
     batches all rows are forecast before any is learned, of which no certificate speaks.
     Cost: one score of the model and one forecast per row and call.
@@ -69,28 +73,37 @@ class OnlineClassifier(ScoringClassifier):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Forget everything and begin with one batch, of which only a prefit model's calibration is learned."""
-        for name in ("forecaster_", "estimator_", "classes_"):
-            self.__dict__.pop(name, None)
-        return self.partial_fit(X, y)
+        return self._begin(X, y, None)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn a batch: its scores by the model so far, then its outcomes."""
-        first = not hasattr(self, "forecaster_")
-        if first:
-            self._start(y, classes)
-        labels = self._binary(np.asarray(y))
-        if self._frozen or not first:
-            self.forecaster_.learn_many(self._probabilities(X), labels)
+        if not hasattr(self, "forecaster_"):
+            return self._begin(X, y, classes)
+        rows = self._rows(self.estimator_, X, _binary(y, self.classes_))
         if not self._frozen:
-            known = {"classes": self.classes_} if first else {}
-            self.estimator_.partial_fit(X, y, **known)
+            self.estimator_.partial_fit(X, y)
+        self.forecaster_.learn_many(*rows)
+        return self
+
+    def _begin(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
+        """The first batch; what it refuses leaves everything as it was."""
+        known, forecaster = self._classes(y, classes), copy.deepcopy(self._start())
+        labels = _binary(y, known)
+        if self._frozen:
+            estimator = self.estimator
+            forecaster.learn_many(*self._rows(estimator, X, labels))
+        else:
+            estimator = clone(self.estimator)
+            estimator.partial_fit(X, y, classes=known)
+        self.classes_, self.estimator_, self.forecaster_ = known, estimator, forecaster
+        del self._given
         return self
 
     @property
     def _frozen(self) -> bool:
         return self.prefit or isinstance(self.estimator, FrozenEstimator)
 
-    def _start(self, y: ArrayLike | None, classes: ArrayLike | None) -> None:
+    def _classes(self, y: ArrayLike | None, classes: ArrayLike | None) -> NDArray[Any]:
         if self._frozen:
             check_is_fitted(self.estimator)
             named = self.estimator.classes_
@@ -101,25 +114,29 @@ class OnlineClassifier(ScoringClassifier):
             named = np.unique(np.asarray(y if classes is None else classes))
         found = np.asarray(named)
         check_two(found)
-        given = OnlinePlatt() if self.forecaster is None else one_score_forecaster(self.forecaster)
-        self.estimator_ = self.estimator if self._frozen else clone(self.estimator)
-        self.classes_ = found
-        self.forecaster_ = copy.deepcopy(given)
+        return found
 
-    def _binary(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        unknown = set(np.unique(y).tolist()) - set(self.classes_.tolist())
-        if unknown:
-            raise InputError(f"y has labels that are not among the classes {self.classes_.tolist()}: {sorted(unknown)}")
-        return np.asarray(y == self.classes_[1], dtype=np.float64)
+    def _start(self) -> Forecaster:
+        """The forecaster before the first outcome, one and the same until then: what it draws is what is learned."""
+        held = self.__dict__.get("_given")
+        if held is None or held[0] is not self.forecaster:
+            given = OnlinePlatt() if self.forecaster is None else own_copy(one_score_forecaster(self.forecaster))
+            held = self._given = (self.forecaster, given)
+        return held[1]
 
-    def _probabilities(self, X: ArrayLike) -> NDArray[np.float64]:
-        scores = self._scores(self.estimator_, X)
+    def _rows(self, estimator: Any, X: ArrayLike, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Scores and labels, checked before anybody learns."""
+        scores = many_scores(self._probabilities(estimator, X))
+        return scores, many_labels(labels, scores, bounded=False)
+
+    def _probabilities(self, estimator: Any, X: ArrayLike) -> NDArray[np.float64]:
+        scores = self._scores(estimator, X)
         return scores if self._kind() == "probability" else np.asarray(expit(scores), dtype=np.float64)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities, one column per entry of ``classes_``."""
         ready = self._ready()
-        p = ready.forecaster_.predict_many(ready._probabilities(X))
+        p = ready.forecaster_.predict_many(ready._probabilities(ready.estimator_, X))
         return np.asarray(np.column_stack([1.0 - p, p]))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -129,8 +146,17 @@ class OnlineClassifier(ScoringClassifier):
     def _ready(self) -> Self:
         """Itself; before the first outcome, which may come weeks later, a prefit model with the forecaster's start."""
         if self._frozen and not hasattr(self, "forecaster_"):
+            known, start = self._classes(None, None), self._start()
             ready = copy.copy(self)
-            ready._start(None, None)
+            ready.classes_, ready.estimator_, ready.forecaster_ = known, self.estimator, start
             return ready
         check_is_fitted(self, "forecaster_")
         return self
+
+
+def _binary(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:
+    found = np.asarray(y)
+    unknown = set(np.unique(found).tolist()) - set(classes.tolist())
+    if unknown:
+        raise InputError(f"y has labels that are not among the classes {classes.tolist()}: {sorted(unknown)}")
+    return np.asarray(found == classes[1], dtype=np.float64)

@@ -19,6 +19,7 @@ from calibrant.arrays.labels import label_column
 from calibrant.maps.classes import check_classes
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.inputs import refuse_unpaired
 
 
 class ClassForecaster(Forecaster, abstract=True):
@@ -57,7 +58,8 @@ class ClassForecaster(Forecaster, abstract=True):
 
     def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
         """What it says about many rows, all from what was learned so far."""
-        matrix, sides = self._scores(scores), self._sides(features, scores)
+        matrix = self._scores(scores)
+        sides = self._all(features, len(matrix), scores)
         said = [self._predict_row(row, f) for row, f in zip(matrix.tolist(), sides, strict=True)]
         return np.array(said, dtype=np.float64).reshape(self._shape(len(matrix)))
 
@@ -69,8 +71,8 @@ class ClassForecaster(Forecaster, abstract=True):
     def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
         """Forecast each row from the rows before it, then learn its class."""
         matrix, places = self._scores(scores), self._labels(labels, scores)
-        said = []
-        for row, place, f in zip(matrix.tolist(), places.tolist(), self._sides(features, scores), strict=True):
+        sides, said = self._all(features, len(matrix), scores), []
+        for row, place, f in zip(matrix.tolist(), places.tolist(), sides, strict=True):
             said.append(self._predict_row(row, f))
             self._learn_row(row, place, f)
         self._seen += len(matrix)
@@ -95,7 +97,7 @@ class ClassForecaster(Forecaster, abstract=True):
             row = self._by_name(names, row)
         if len(row) != len(self.classes):
             raise InputError(f"the row has {len(row)} scores but there are {len(self.classes)} classes: pass one each")
-        if not (min(row) >= 0.0 and max(row) <= 1.0 and abs(sum(row) - 1.0) < 0.5 * SUM_TOLERANCE):
+        if not (min(row) >= 0.0 and max(row) <= 1.0 and abs(math.fsum(row) - 1.0) < 0.5 * SUM_TOLERANCE):
             row = self._scores([row])[0].tolist()  # the rule for matrices, and its sentences
         return row
 
@@ -123,22 +125,10 @@ class ClassForecaster(Forecaster, abstract=True):
         return matrix
 
     def _labels(self, labels: ArrayLike, scores: ArrayLike) -> NDArray[Any]:
-        n = len(scores)  # type: ignore[arg-type]
+        refuse_unpaired(scores, labels, "labels")
         target = label_column(labels, "labels")
-        check_length(target, "labels", n)
+        check_length(target, "labels", len(scores))  # type: ignore[arg-type]
         return class_codes(read_keys(target, "labels"), self.classes, "labels")
-
-    def _sides(self, features: ArrayLike | None, scores: ArrayLike) -> Sequence[Any]:
-        n = len(scores)  # type: ignore[arg-type]
-        if features is None:
-            return [None] * n
-        try:
-            rows = np.asarray(features, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("features must be numbers, as many for each row, and they are not") from None
-        if rows.ndim != 2 or len(rows) != n:
-            raise InputError(f"features must have one row for each of the {n} scores, not the shape {rows.shape}")
-        return rows  # type: ignore[return-value]
 
     def _labels_given(self) -> list[Any]:
         """The classes as they were given, as far as JSON can hold them."""

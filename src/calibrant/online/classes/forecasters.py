@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
@@ -18,7 +17,8 @@ from calibrant.notions import ClassWise, Confidence, Notion, Problem, TopLabel, 
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
 from calibrant.online.classes.base import ClassForecaster
-from calibrant.online.limits import LEAST_CLAMP, SLACK, changed
+from calibrant.online.inputs import many_features
+from calibrant.online.limits import LEAST_CLAMP, SLACK, changed, real
 
 BINARY = (TopLabel.name, ClassWise.name, Confidence.name)
 """Notions that are a binary problem for each class, or one for all."""
@@ -70,11 +70,12 @@ class OnlineClasses(ClassForecaster):
         self, forecaster: Forecaster, classes: Sequence[Any] | int, notion: Notion | str = "top-label"
     ) -> None:
         super().__init__(classes)
+        name = notion.name if isinstance(notion, Notion) else notion
+        if not isinstance(name, str) or name not in BINARY:
+            raise InputError(f"notion must be one of {', '.join(map(repr, BINARY))}, not {name!r}")
         self.notion = as_notion(notion)
-        if self.notion.name not in BINARY:
-            raise InputError(f"notion must be one of {', '.join(map(repr, BINARY))}, not {self.notion.name!r}")
         copies = 1 if self.notion.name == Confidence.name else len(self.classes)
-        self._own(*(copy.deepcopy(forecaster) for _ in range(copies)))
+        self._own(*[forecaster] * copies)
 
     @property
     def takes_features(self) -> bool:  # type: ignore[override]
@@ -151,7 +152,12 @@ class OnlineClasses(ClassForecaster):
         return (n, len(self.classes)) if self._by_column else (n,)
 
     def _given(self, features: ArrayLike | None, scores: ArrayLike) -> NDArray[Any] | None:
-        return None if features is None else np.asarray(self._sides(features, scores))
+        """The features, checked once for all copies, which are alike, before any of them learns."""
+        n = len(scores)  # type: ignore[arg-type]
+        found = many_features(features, scores, n)
+        if self.takes_features:
+            return np.array(self.expert._all(features, n, scores))
+        return None if features is None else np.asarray(found)
 
     def freeze(self) -> Map:
         """The map of this moment, where the copies have one: ``PerClassMap`` for class-wise, else ``TopMap``."""
@@ -172,6 +178,13 @@ class OnlineClasses(ClassForecaster):
         if not experts:
             raise InputError("state must be what a forecaster of calibrant.online wrote, and it is not")
         return cls(experts[0], **parameters)
+
+    def _check_experts(self, seen: float, below: list[float]) -> None:
+        """All copies began with as many rows; a row is learned by one of them, or by all if there is one a column."""
+        learned = seen * (len(below) if self._by_column else 1)
+        first, rest = divmod(sum(below) - learned, len(below))
+        if rest or not 0 <= first <= min(below) or (self._by_column and min(below) != max(below)):
+            raise changed("number of rows")
 
     def __repr__(self) -> str:
         """The forecaster once, since all copies were built alike."""
@@ -219,22 +232,23 @@ class OnlineTemperature(ClassForecaster):
         self, classes: Sequence[Any] | int, *, gamma: float = 0.1, rho: float = 100.0, radius: float = 100.0
     ) -> None:
         super().__init__(classes)
-        for name, value in (("gamma", gamma), ("rho", rho), ("radius", radius)):
-            if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-                raise InputError(f"{name} must be a number, not {value!r}")
-        if not (gamma > 0.0 and rho > 0.0 and radius >= 1.0 and math.isfinite(gamma * rho * radius)):
-            raise InputError("gamma and rho must be above 0, and radius at least 1, which the model as it is needs")
-        self.gamma, self.rho, self.radius = float(gamma), float(rho), float(radius)
-        self.slope, self._matrix = 1.0, self.rho
+        self.gamma, self.rho = real("gamma", gamma, 1e-30, 1e30), real("rho", rho, 1e-9, 1e30)
+        self.radius = real("radius", radius, 1.0, 1e9, ", which the model as it is needs,")
+        self._slope, self._matrix = 1.0, self.rho
+
+    @property
+    def slope(self) -> float:
+        """The slope a of this moment; the temperature is its inverse."""
+        return self._slope
 
     def _predict_row(self, row: list[float], features: Any) -> Floats:
         return np.array(self._softmax(self._logs(row, features)))
 
     def _learn_row(self, row: list[float], place: int, features: Any) -> None:
         z = self._logs(row, features)
-        g = sum(p * x for p, x in zip(self._softmax(z), z, strict=True)) - z[place]
+        g = math.fsum(p * x for p, x in zip(self._softmax(z), z, strict=True)) - z[place]
         self._matrix += g * g
-        self.slope = min(max(self.slope - g / (self.gamma * self._matrix), 1.0 / self.radius), self.radius)
+        self._slope = min(max(self._slope - g / (self.gamma * self._matrix), 1.0 / self.radius), self.radius)
 
     def _logs(self, row: list[float], features: Any) -> list[float]:
         if features is not None:
@@ -243,8 +257,8 @@ class OnlineTemperature(ClassForecaster):
 
     def _softmax(self, z: list[float]) -> list[float]:
         top = max(z)
-        e = [math.exp(self.slope * (x - top)) for x in z]
-        total = sum(e)
+        e = [math.exp(self._slope * (x - top)) for x in z]
+        total = math.fsum(e)
         return [x / total for x in e]
 
     def freeze(self) -> SoftmaxMap:
@@ -269,7 +283,7 @@ class OnlineTemperature(ClassForecaster):
 
     def _resume(self, numbers: list[float]) -> None:
         super()._resume(numbers)
-        self.slope, self._matrix = float(numbers[1]), float(numbers[2])
+        self._slope, self._matrix = float(numbers[1]), float(numbers[2])
 
 
 def _part(problem: Problem, sides: NDArray[Any] | None) -> NDArray[Any] | None:

@@ -10,7 +10,7 @@ from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map
 from calibrant.online.experts.newton import best_platt, both_held
-from calibrant.online.experts.newton_steps import held_log_odds, link
+from calibrant.online.experts.newton_steps import D1, D2, A, B, L, held_log_odds, link
 from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
@@ -18,8 +18,8 @@ from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
 ROOT_STEPS = 50
 """Most of Newton's steps for the log-odds of a forecast; a handful is usual."""
 
-A, B, D1, L, D2, FLATTER, LOW = range(1, 8)
-"""Places of its numbers after the count; the matrix is kept as factors L D L'."""
+FLATTER, AIOLI_LOW = D2 + 1, D2 + 2
+"""Places of its settings, after numbers that lie as those of :class:`OnlinePlatt` do."""
 
 
 def improper_steps(jit: Jit) -> tuple[Step, Step]:
@@ -47,14 +47,14 @@ def improper_steps(jit: Jit) -> tuple[Step, Step]:
     @jit
     def predict(state: Any, x: float) -> float:
         s = state[0]
-        p: float = expit(both_ways(s, feature(x, s[LOW])))
+        p: float = expit(both_ways(s, feature(x, s[AIOLI_LOW])))
         return p
 
     @jit
     def learn(state: Any, x: float, y: float) -> float:
         s = state[0]
         s[SEEN] += 1.0
-        z = feature(x, s[LOW])
+        z = feature(x, s[AIOLI_LOW])
         m = both_ways(s, z)
         p: float = expit(m)
         c = p * (1.0 - p) / s[FLATTER]
@@ -112,12 +112,12 @@ class Aioli(KernelForecaster):
     ...     aioli = aioli.learn_one(0.6, label)
     >>> round(aioli.predict_one(0.6), 4)
     0.6195
-    >>> print(aioli.certificate(100_000))  # doctest: +ELLIPSIS
-    After 100,000 rows the log loss beyond that of the best Platt map ... (0.0021 a row), is at most 201, on every ...
+    >>> print(Aioli(radius=2.0).certificate(100_000))  # doctest: +ELLIPSIS
+    After 100,000 rows since it was new the log loss beyond that of the best ... (0.0021 a row), is at most 201, ...
     """
 
     _factory: ClassVar[Factory] = improper_steps
-    _theorem = "improper online logistic regression, Jezequel et al. 2020, Theorem 1"
+    theorem = "improper online logistic regression, Jezequel et al. 2020, Theorem 1"
 
     def __init__(self, *, radius: float = 5.0, clamp: float = 0.01) -> None:
         self.radius = real("radius", radius, 1.0, 1e9, ", which the model as it is needs,")
@@ -146,12 +146,12 @@ class Aioli(KernelForecaster):
     @property
     def slope(self) -> float:
         """The slope a of this moment, before a forecast prepares for both outcomes of its row."""
-        return self._held[A]
+        return float(self._held[A])
 
     @property
     def intercept(self) -> float:
         """The level b of this moment, likewise."""
-        return self._held[B]
+        return float(self._held[B])
 
     def freeze(self) -> Map:
         """Refused: the forecasts are no Platt map."""
@@ -168,14 +168,15 @@ class Aioli(KernelForecaster):
         less than T log 2, which saying 1/2 on every row has as well.
         """
         n = self._check_rows(n_rows)
-        bound = self._regret(n)
+        bound = self.regret(n)
         if n_rows is None:
             start = 2.0 * self._ridge
             growth = math.log(self._held[D1] / start) + math.log(self._held[D2] / start)
             bound = min(bound, self._flatter * (2.0 + growth))
-        return regret_promise(best_platt(self.radius), bound, n, (both_held(self.clamp),), self._theorem)
+        held = (both_held(self.clamp),)
+        return regret_promise(best_platt(self.radius), bound, n, held, self.theorem, learned=self.n_rows)
 
-    def _regret(self, n: int) -> float:
-        """The bound that no sequence of so many rows exceeds."""
-        growth = 2.0 * math.log1p(n * self._features**2 / (16.0 * self._ridge * self._flatter))
+    def regret(self, n_rows: int) -> float:
+        """The bound on the regret that no sequence of so many rows after a fresh start exceeds."""
+        growth = 2.0 * math.log1p(n_rows * self._features**2 / (16.0 * self._ridge * self._flatter))
         return self._flatter * (2.0 + growth)

@@ -30,10 +30,13 @@ from calibrant.online.experts.newton_steps import (
 )
 from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import Factory
-from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
+from calibrant.online.limits import check_steps, clamp_of, real, regret_promise, yes_no
 
 USUAL_CLAMP = 1e-5
 """How near to 0 and 1 scores are held by default: learned row by row, the zeros of a forest would rule the slope."""
+
+SETTINGS = ("gamma", "rho", "radius", "clamp", "half_life")
+"""Of both forecasters."""
 
 CERTIFIED_CLAMP = 0.01
 """The same for certified forecasters, whose bound needs log-odds of moderate size."""
@@ -64,12 +67,15 @@ class OnlinePlatt(KernelForecaster):
         Scores are held this far from 0 and 1; by default 1e-5, and always 0.01 when certified. Forests say exactly 0
         and 1: at 2^-32 such rows would have log-odds of 22 and rule the slope for all others. For a forest of k trees
         ``1 / (2 * k)`` is better still; for events rarer than 1 in 10,000 take a smaller one.
+    half_life : float, optional
+        Rows after which a row counts half in A, whose factors fade no lower than ``rho``. Without it the steps shrink
+        as rows add up, so that after 300,000 rows 20,000 more do not undo a break. A half-life should hold
+        some hundred events: shorter ones make the map restless.
 
     Notes
     -----
     Edges: the first events of a stream of rare ones move the map far (a click at score 0.01 makes the next forecast
-    0.06). For many small streams start each from a copy of a forecaster that has learned all of them, or take a
-    larger ``rho``.
+    0.06). For many small streams take a larger ``rho``, such as 1,000.
     Guarantee: none with the default constants; with ``certified=True`` the regret bound of :meth:`certificate`.
     Cost: constant memory, one logarithm and one exponential per row.
     Reference: 002 Algorithm 6.1; Hazan 2016, Algorithm 12; docs/certificates/online-platt.md.
@@ -83,11 +89,11 @@ class OnlinePlatt(KernelForecaster):
     >>> round(ops.predict_one(0.6), 4), round(ops.slope, 3), round(ops.intercept, 3)
     (0.6156, 1.023, 0.056)
     >>> print(OnlinePlatt(radius=1.0, certified=True).certificate(100_000))  # doctest: +ELLIPSIS
-    After 100,000 rows the log loss beyond that of the best Platt map ... (0.0071 a row), is at most 705.6, on every ...
+    After 100,000 rows since it was new the log loss beyond that of the best ... (0.0071 a row), is at most 705.6, ...
     """
 
     _factory: ClassVar[Factory] = platt_steps
-    _theorem = "online Newton steps, Hazan 2016 section 4, with the constant e^(-GB)"
+    theorem = "online Newton steps, Hazan 2016 section 4, with the constant e^(-GB)"
 
     def __init__(
         self,
@@ -97,25 +103,28 @@ class OnlinePlatt(KernelForecaster):
         radius: float | None = None,
         certified: bool = False,
         clamp: float | None = None,
+        half_life: float | None = None,
     ) -> None:
-        if certified is not True and certified is not False:
-            raise InputError(f"certified must be True or False, not {certified!r}")
-        self.certified = certified
+        self.certified = yes_no("certified", certified)
         self.radius = _radius((1.5 if certified else 100.0) if radius is None else radius, 1.0)
         if certified:
             self.gamma, self.rho, self.clamp = _certified_constants(self.radius, gamma, rho, clamp)
+            if half_life is not None:
+                raise InputError("half_life must be left out with certified=True, whose bound is for steps that shrink")
         else:
             self.gamma, self.rho = _constants(0.1 if gamma is None else gamma, 100.0 if rho is None else rho)
             self.clamp = clamp_of(USUAL_CLAMP if clamp is None else clamp)
+        self.half_life = _half_life(half_life)
         super().__init__()
 
     def _begin(self) -> list[float]:
-        return [0.0, 1.0, 0.0, self.rho, 0.0, self.rho, self.gamma, self.radius, self.clamp]
+        settings = [self.gamma, self.radius, self.clamp, _kept(self.half_life), self.rho]
+        return [0.0, 1.0, 0.0, self.rho, 0.0, self.rho, *settings]
 
     def _parameters(self) -> dict[str, Any]:
         if self.certified:
             return {"radius": self.radius, "certified": True}
-        return {"gamma": self.gamma, "rho": self.rho, "radius": self.radius, "clamp": self.clamp}
+        return {name: getattr(self, name) for name in SETTINGS}
 
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
@@ -125,12 +134,12 @@ class OnlinePlatt(KernelForecaster):
     @property
     def slope(self) -> float:
         """The slope a of this moment."""
-        return self._held[A]
+        return float(self._held[A])
 
     @property
     def intercept(self) -> float:
         """The level b of this moment."""
-        return self._held[B]
+        return float(self._held[B])
 
     def freeze(self) -> Map:
         """The Platt map of this moment, which holds scores as the forecaster does."""
@@ -152,15 +161,18 @@ class OnlinePlatt(KernelForecaster):
                 "use OnlinePlatt(radius=..., certified=True)"
             )
         n = self._check_rows(n_rows)
-        bound = self._regret(n)
+        bound = self.regret(n)
         if n_rows is None:
             growth = math.log(self._held[D1] / self.rho) + math.log(self._held[D2] / self.rho)
             bound = min(bound, (growth + 1.0) / (2.0 * self.gamma))
-        return regret_promise(best_platt(self.radius), bound, n, (both_held(self.clamp),), self._theorem)
+        held = (both_held(self.clamp),)
+        return regret_promise(best_platt(self.radius), bound, n, held, self.theorem, learned=self.n_rows)
 
-    def _regret(self, n: int) -> float:
-        """The bound that no sequence of so many rows exceeds, for certified constants."""
-        growth = 2.0 * math.log1p(0.5 * n * LARGEST_FEATURES**2 / self.rho)
+    def regret(self, n_rows: int) -> float:
+        """What the regret cannot exceed on so many rows after a fresh start; infinite where it is not certified."""
+        if not self.certified:
+            return math.inf
+        growth = 2.0 * math.log1p(0.5 * n_rows * LARGEST_FEATURES**2 / self.rho)
         return (growth + 1.0) / (2.0 * self.gamma)
 
 
@@ -193,6 +205,15 @@ def _constants(gamma: object, rho: object) -> tuple[float, float]:
     return real("gamma", gamma, 1e-30, 1e30), real("rho", rho, 1e-9, 1e30)
 
 
+def _half_life(half_life: object) -> float | None:
+    return None if half_life is None else real("half_life", half_life, 1.0, 1e15)
+
+
+def _kept(half_life: float | None) -> float:
+    """What is left of a row one row later."""
+    return 1.0 if half_life is None else math.exp2(-1.0 / half_life)
+
+
 def _radius(radius: object, least: float) -> float:
     return real("radius", radius, least, 1e9, ", which the model as it is needs,")
 
@@ -211,11 +232,13 @@ class OnlineBeta(KernelForecaster):
         As in :class:`OnlinePlatt`; the defaults are those of 002 section 6.B.
     clamp : float
         Scores are held this far from 0 and 1, for the reason given there.
+    half_life : float, optional
+        Rows after which a row counts half, as there.
 
     Notes
     -----
-    Edges: parameters may turn negative, where the outcomes oppose the model. Small streams of rare events: see
-    :class:`OnlinePlatt`.
+    Edges: parameters may turn negative, where the outcomes oppose the model. The first events of a stream of rare ones
+    move the map further than there, since ``rho`` is smaller: one at score 0.01 makes the next forecast 0.53.
     Guarantee: none.
     Cost: constant memory, two logarithms and one exponential per row.
     Reference: 002 sections 6.5 and 6.B; Kull, Silva Filho and Flach 2017.
@@ -233,18 +256,25 @@ class OnlineBeta(KernelForecaster):
     _factory: ClassVar[Factory] = beta_steps
 
     def __init__(
-        self, *, gamma: float = 0.1, rho: float = 25.0, radius: float = 100.0, clamp: float = USUAL_CLAMP
+        self,
+        *,
+        gamma: float = 0.1,
+        rho: float = 25.0,
+        radius: float = 100.0,
+        clamp: float = USUAL_CLAMP,
+        half_life: float | None = None,
     ) -> None:
         self.gamma, self.rho = _constants(gamma, rho)
         self.radius, self.clamp = _radius(radius, math.sqrt(2.0)), clamp_of(clamp)
+        self.half_life = _half_life(half_life)
         super().__init__()
 
     def _begin(self) -> list[float]:
         factors = [self.rho, self.rho, self.rho, 0.0, 0.0, 0.0]
-        return [0.0, 1.0, 1.0, 0.0, *factors, self.gamma, self.radius, self.clamp]
+        return [0.0, 1.0, 1.0, 0.0, *factors, self.gamma, self.radius, self.clamp, _kept(self.half_life), self.rho]
 
     def _parameters(self) -> dict[str, Any]:
-        return {"gamma": self.gamma, "rho": self.rho, "radius": self.radius, "clamp": self.clamp}
+        return {name: getattr(self, name) for name in SETTINGS}
 
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
@@ -255,17 +285,17 @@ class OnlineBeta(KernelForecaster):
     @property
     def a(self) -> float:
         """The weight of log s of this moment."""
-        return self._held[BETA_A]
+        return float(self._held[BETA_A])
 
     @property
     def b(self) -> float:
         """The weight of -log(1 - s) of this moment."""
-        return self._held[BETA_B]
+        return float(self._held[BETA_B])
 
     @property
     def c(self) -> float:
         """The level of this moment."""
-        return self._held[BETA_C]
+        return float(self._held[BETA_C])
 
     def freeze(self) -> Map:
         """The beta map of this moment, which holds scores as the forecaster does."""

@@ -13,7 +13,7 @@ LARGEST = 36.0
 SEARCH_STEPS = 100
 """Most steps of the search for the multiplier of a projection; a handful is usual."""
 
-A, B, D1, L, D2, GAMMA, RADIUS, LOW = range(1, 9)
+A, B, D1, L, D2, GAMMA, RADIUS, LOW, KEPT, RHO = range(1, 11)
 """Places of the numbers of :class:`OnlinePlatt` after the count; the matrix is kept as factors L D L'."""
 
 
@@ -50,8 +50,8 @@ def held_log_odds(jit: Jit) -> Step:
 def platt_steps(jit: Jit) -> tuple[Step, Step]:
     """002 Algorithm 6.1 in two dimensions.
 
-    The matrix is kept as L D L', updated by rank one without subtraction: D only grows, so that the matrix stays
-    positive definite however long the stream is.
+    The matrix is kept as L D L', updated by rank one without subtraction. D only grows, or fades no lower than it
+    began, so that the matrix stays positive definite however long the stream is.
     """
     sqrt = math.sqrt
     expit, feature = link(jit), held_log_odds(jit)
@@ -94,6 +94,8 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
         s = state[0]
         z = feature(x, s[LOW])
         d1, low, d2 = s[D1], s[L], s[D2]
+        if s[KEPT] < 1.0:
+            d1, d2 = max(d1 * s[KEPT], s[RHO]), max(d2 * s[KEPT], s[RHO])
         # The matrix before this row solves for (z, 1), with no need of the forecast, which takes its time; what the row
         # adds to the matrix then divides the step by 1 + g^2 q.
         v, u = 1.0 - low * z, z / d1
@@ -117,7 +119,7 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
     return predict, learn
 
 
-BETA_A, BETA_B, BETA_C, E1, E2, E3, L21, L31, L32, BETA_GAMMA, BETA_RADIUS, BETA_LOW = range(1, 13)
+BETA_A, BETA_B, BETA_C, E1, E2, E3, L21, L31, L32, BETA_GAMMA, BETA_RADIUS, BETA_LOW, BETA_KEPT, BETA_RHO = range(1, 15)
 """Places of the numbers of :class:`OnlineBeta` after the count."""
 
 
@@ -181,19 +183,23 @@ def beta_steps(jit: Jit) -> tuple[Step, Step]:
         rise, fall = log(x), -log(1.0 - x)
         p: float = expit(s[BETA_A] * rise + s[BETA_B] * fall + s[BETA_C])
         g = p - y
+        e1, e2, e3 = s[E1], s[E2], s[E3]
+        if s[BETA_KEPT] < 1.0:
+            kept, rho = s[BETA_KEPT], s[BETA_RHO]
+            e1, e2, e3 = max(e1 * kept, rho), max(e2 * kept, rho), max(e3 * kept, rho)
         w1, w2, w3 = g * rise, g * fall, g
-        d1 = s[E1] + w1 * w1
+        d1 = e1 + w1 * w1
         share1 = w1 / d1
-        left = s[E1] / d1
+        left = e1 / d1
         w2 -= s[L21] * w1
         w3 -= s[L31] * w1
         l21, l31 = s[L21] + share1 * w2, s[L31] + share1 * w3
-        d2 = s[E2] + left * w2 * w2
+        d2 = e2 + left * w2 * w2
         share2 = left * w2 / d2
-        left *= s[E2] / d2
+        left *= e2 / d2
         w3 -= s[L32] * w2
         l32 = s[L32] + share2 * w3
-        d3 = s[E3] + left * w3 * w3
+        d3 = e3 + left * w3 * w3
         s[E1], s[E2], s[E3], s[L21], s[L31], s[L32] = d1, d2, d3, l21, l31, l32
         dc = left * w3 / d3
         db = share2 - l32 * dc

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
+from collections.abc import Iterable
+from typing import Self
 
 import numpy as np
 
@@ -42,6 +45,14 @@ class Latest:
         self.scores.append(score)
         self.labels.append(label)
 
+    def with_row(self, score: float, label: float) -> Self:
+        """The same with one row more, while this one stays as it is."""
+        found = type(self)(self.size)
+        found.scores.extend(self.scores)
+        found.labels.extend(self.labels)
+        found.add(score, label)
+        return found
+
     def tally(self) -> Tally:
         """What they say together."""
         keys, place = np.unique(np.array(self.scores), return_inverse=True)
@@ -55,15 +66,15 @@ class Latest:
         self.labels.clear()
 
     def numbers(self) -> list[float]:
-        """All of it, as always the same number of numbers."""
-        spare = [0.0] * (self.size - len(self.scores))
-        return [float(len(self.scores)), *self.scores, *spare, *self.labels, *spare]
+        """How many rows there are, their scores, and their labels."""
+        return [float(len(self.scores)), *self.scores, *self.labels]
 
-    def check(self, numbers: list[float], rows: int) -> None:
-        """Refuse numbers of other than so many rows, or of rows that are none."""
-        n, scores, labels = int(numbers[0]), numbers[1 : 1 + self.size], numbers[1 + self.size :]
-        right = all(0.0 <= x <= 1.0 for x in scores) and all(y in (0.0, 1.0) for y in labels)
-        if not right or numbers[0] != rows or any(scores[n:]) or any(labels[n:]):
+    def check(self, numbers: list[float], seen: int, last_fit: int) -> None:
+        """Refuse numbers that are not those of the last of so many rows, whenever the last fit was."""
+        n = min(seen, self.size)
+        scores, labels = numbers[1 : 1 + n], numbers[1 + n :]
+        right = numbers[:1] == [n] and len(labels) == n and finite(numbers)
+        if not right or not all(0.0 <= x <= 1.0 for x in scores) or not all(y in (0.0, 1.0) for y in labels):
             raise changed("rows")
 
     def resume(self, numbers: list[float]) -> None:
@@ -71,7 +82,7 @@ class Latest:
         n = int(numbers[0])
         self.clear()
         self.scores.extend(numbers[1 : 1 + n])
-        self.labels.extend(numbers[1 + self.size : 1 + self.size + n])
+        self.labels.extend(numbers[1 + n :])
 
 
 class Gridded:
@@ -98,6 +109,13 @@ class Gridded:
     def add(self, score: float, label: float) -> None:
         """Take one row."""
         self.waiting.add(score, label)
+
+    def with_row(self, score: float, label: float) -> Self:
+        """The same with one row more, while this one stays as it is."""
+        found = type(self)(self.waiting.size, self.half_life)
+        found.waiting, found.squares = self.waiting.with_row(score, label), self.squares
+        found.columns[:] = self.columns
+        return found
 
     def tally(self) -> Tally:
         """What they say together, in the unit in which weights add up to the effective number of rows."""
@@ -133,29 +151,45 @@ class Gridded:
         self.squares = 0.0
 
     def numbers(self) -> list[float]:
-        """All of it, as always the same number of numbers."""
-        return [self.squares, *self.waiting.numbers(), *self.columns.ravel().tolist()]
+        """The sum of squared weights, the rows that wait, and the cells that hold something, with their places."""
+        kept = np.flatnonzero(self.columns[0])
+        return [self.squares, *self.waiting.numbers(), *kept.tolist(), *self.columns[:, kept].ravel().tolist()]
 
-    def check(self, numbers: list[float], rows: int, sorted_in: int) -> None:
-        """Refuse numbers of other than so many rows that wait and so many on the grid, or of cells that are none."""
-        self.waiting.check(numbers[1 : 2 + 2 * self.waiting.size], rows)
-        squares, (weight, events, inside) = numbers[0], self._cells(numbers)
+    def check(self, numbers: list[float], seen: int, last_fit: int) -> None:
+        """Refuse numbers of other than so many rows, on the grid up to the last fit, or of cells that are none."""
+        split = 2 + 2 * (seen - last_fit)
+        self.waiting.check(numbers[1:split], seen - last_fit, 0)
+        if len(numbers[split:]) % 4 or not finite([numbers[0], *numbers[split:]]):
+            raise changed("cells")
+        squares, (place, weight, events, inside) = numbers[0], self._cells(numbers)
         more = 1.0 + SLACK
-        if not ((weight >= 0.0) & (weight <= sorted_in * more)).all():
+        if not ((weight > 0.0) & (weight <= last_fit * more)).all():
+            raise changed("cells")
+        right = (events >= 0.0) & (events <= weight * more)
+        right &= (inside >= 0.0) & (inside <= weight * FARTHEST_INSIDE * more) & (place == np.floor(place))
+        right &= (place >= 0.0) & (place < self.columns.shape[1])
+        if not right.all() or not (np.diff(place) > 0.0).all():
             raise changed("cells")
         total = float(weight.sum())
-        right = (events >= 0.0) & (events <= weight * more)
-        right &= (inside >= 0.0) & (inside <= weight * FARTHEST_INSIDE * more)
         # A row weighs at most 1, so weights sum to at least their squares, and by Cauchy and Schwarz not to more.
-        sums = squares <= total * more and total <= sorted_in * more and total * total <= squares * sorted_in * more
-        if not right.all() or not sums or (total > 0.0) != (sorted_in > 0):
+        sums = squares <= total * more and total <= last_fit * more and total * total <= squares * last_fit * more
+        if not sums or (total > 0.0) != (last_fit > 0):
             raise changed("cells")
 
-    def _cells(self, numbers: list[float]) -> Floats:
-        return np.array(numbers[2 + 2 * self.waiting.size :], dtype=np.float64).reshape(self.columns.shape)
+    @staticmethod
+    def _cells(numbers: list[float]) -> Floats:
+        """Places, and the columns there."""
+        return np.array(numbers[2 + 2 * int(numbers[1]) :], dtype=np.float64).reshape(4, -1)
 
     def resume(self, numbers: list[float]) -> None:
         """Take over the numbers of another one."""
+        place, *columns = self._cells(numbers)
+        self.clear()
         self.squares = float(numbers[0])
-        self.waiting.resume(numbers[1 : 2 + 2 * self.waiting.size])
-        self.columns[:] = self._cells(numbers)
+        self.waiting.resume(numbers[1 : 2 + 2 * int(numbers[1])])
+        self.columns[:, place.astype(np.intp)] = columns
+
+
+def finite(numbers: Iterable[object]) -> bool:
+    """Whether all of these are finite numbers."""
+    return all(isinstance(x, float | int) and type(x) is not bool and abs(x) <= sys.float_info.max for x in numbers)

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Self
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Any, Protocol, Self, runtime_checkable
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
-from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.experts.improper import Aioli
-from calibrant.online.experts.newton import OnlinePlatt, best_platt, both_held
-from calibrant.online.limits import SLACK, changed, regret_promise
+from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, weighted_mean
+from calibrant.online.experts.newton import best_platt, both_held
+from calibrant.online.limits import MOST_ROWS, SLACK, changed, regret_promise, whole
 
-HELD = 2.0**-32
-"""Forecasts of copies are held this far from 0 and 1, so that no outcome is impossible to any of them."""
-
-ROUNDING = 2.0**-21
-"""What a row can lose by rounding: a forecast near 1 is off by 2^-54, and then 1 - p by 2^-22 of itself."""
-
-MOST_LEVELS, LONGEST = 32, 2**40
-"""Of levels, and of rows between starts at level 0."""
+MOST_LEVELS, LONGEST, MOST_LIVES = 32, 2**40, 10**6
+"""Of levels, of rows between starts at level 0, and of lives that a bound for a stretch adds up."""
 
 COPIES_HELD = "the copies' forecasts are held 2^-32 from 0 and 1"
 
 THEOREM = "mixing of sleeping experts, Freund et al. 1997; geometric starts, Hazan and Seshadhri 2009"
+
+
+@runtime_checkable
+class Regretting(Protocol):
+    """A forecaster with a bound on its regret against the best Platt map of a ball."""
+
+    radius: float
+    clamp: float
+    theorem: str
+
+    def regret(self, n_rows: int) -> float:
+        """The bound that no sequence of so many rows after a fresh start exceeds; inf where there is none."""
 
 
 class Restarting(Forecaster):
@@ -47,7 +48,7 @@ class Restarting(Forecaster):
     Parameters
     ----------
     expert : Forecaster
-        What is copied, such as ``OnlinePlatt()``.
+        What is copied, such as ``OnlinePlatt()``; neither restarted itself nor standing on one that is.
     shortest : int
         Rows between the starts of copies at level 0, at most 2^40.
     levels : int
@@ -59,9 +60,10 @@ class Restarting(Forecaster):
     have draws of their own.
     Guarantee: on every sequence whose outcomes are learned in order, the log loss, summed from the start of any copy to
     any row of its life, exceeds that copy's by at most :math:`\log(2 K i (i + 1))`, and that of the expert without
-    restarts by at most log 2, plus :math:`2^{-21}` a row for rounding. See :meth:`certificate`, and
+    restarts by at most log 2, plus about :math:`2^{-21}` a row for rounding. After a break the next copy starts at a
+    multiple of ``shortest``, and for the rows before it the promise is about older copies. See :meth:`certificate`, and
     :meth:`interval_certificate` for the regret on a stretch of rows.
-    Cost: 2 K + 1 times that of the expert.
+    Cost: at most 2 K + 1 times that of the expert; copies are made when they start.
     Reference: 002 section 6.6; Hazan and Seshadhri 2009; Daniely, Gonen and Shalev-Shwartz 2015; the derivation is in
     docs/certificates/restarts.md.
 
@@ -80,16 +82,18 @@ class Restarting(Forecaster):
     passes_features = True
 
     def __init__(self, expert: Forecaster, *, shortest: int = 128, levels: int = 8) -> None:
-        for name, value, most in (("shortest", shortest, LONGEST), ("levels", levels, MOST_LEVELS)):
-            if not (is_whole(value) and 1 <= value <= most):
-                raise InputError(f"{name} must be a whole number of at least 1 and at most {most}, not {value!r}")
-        self.shortest, self.levels = int(shortest), int(levels)
+        self.shortest, self.levels = whole("shortest", shortest, 1, LONGEST), whole("levels", levels, 1, MOST_LEVELS)
         self._own(expert)  # as it was given; copies start from it
+        if _restarts(self.expert):
+            raise InputError(
+                "expert must not be restarted already: one Restarting with more levels does what two would"
+            )
         self.takes_features = self.expert.takes_features
-        self.experts += tuple(self._copy(j, 0) for j in range(2 * self.levels + 1))
         self._seen = 0
         self._logs = [-math.log(2.0)] + [0.0] * (2 * self.levels)
         self._born = [0] * (2 * self.levels + 1)  # which copy i of its level is in a place; 0 where there is none
+        self._places = [0]  # of the copies that live
+        self.experts += (self._copy(0, 0),)
 
     def _copy(self, place: int, i: int) -> Forecaster:
         """A fresh copy, with draws that no other copy has: not that of another place, nor the one before in this."""
@@ -99,7 +103,7 @@ class Restarting(Forecaster):
 
     @classmethod
     def _build(cls, experts: Any, parameters: dict[str, Any]) -> Forecaster:
-        return cls(experts[0], **parameters)
+        return cls(*experts[:1], **parameters)
 
     @property
     def n_rows(self) -> int:
@@ -108,39 +112,31 @@ class Restarting(Forecaster):
 
     @property
     def _copies(self) -> tuple[Forecaster, ...]:
+        """Those that live, in the order of their places."""
         return self.experts[1:]
 
-    def _living(self) -> list[int]:
-        return [0] + [j for j in range(1, len(self._born)) if self._born[j]]
-
-    def _forecasts(self, score: float, features: Any) -> tuple[list[int], list[float], float]:
-        """The places of living copies, their forecasts, and the mixture."""
-        places = self._living()
-        told = [min(max(self._copies[j].predict_one(score, features), HELD), 1.0 - HELD) for j in places]
-        most = max(self._logs[j] for j in places)
-        weights = [math.exp(self._logs[j] - most) for j in places]
-        return places, told, _mean(told, weights)
+    def _mixed(self, told: list[float]) -> float:
+        """The mean of forecasts of the living."""
+        logs = [self._logs[j] for j in self._places]
+        most = max(logs)
+        return weighted_mean(told, [math.exp(x - most) for x in logs])
 
     def predict_one(self, score: float, features: Any = None) -> float:
         """The probability of an event, from what was learned so far; asking changes nothing."""
-        return self._forecasts(score, features)[2]
+        x = self._score(score)
+        return self._mixed([held_inside(each.predict_one(x, features)) for each in self._copies])
 
     def learn_one(self, score: float, label: float, features: Any = None) -> Self:
         """Learn one outcome."""
-        self._step(score, self._label(label), features)
+        self._step(self._score(score), self._label(label), features)
         return self
 
-    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
-        rows = self._rows(scores, labels, features)
-        return np.array([self._step(x, y, f) for x, y, f in rows], dtype=np.float64)
-
-    def _step(self, score: float, y: float, features: Any) -> float:
-        """Learn one outcome, and say what the forecast had been."""
-        places, told, mixture = self._forecasts(score, features)
-        for j, p in zip(places, told, strict=True):
-            self._logs[j] += math.log(p / mixture) if y else math.log((1.0 - p) / (1.0 - mixture))
-            self._copies[j].learn_one(score, y, features)
+    def _step(self, score: float, label: float, features: Any = None) -> float:
+        told = [held_inside(each._step(score, label, features)) for each in self._copies]
+        mixture, logs = self._mixed(told), self._logs
+        against = mixture if label else 1.0 - mixture
+        for j, p in zip(self._places, told, strict=True):
+            logs[j] += math.log((p if label else 1.0 - p) / against)
         self._seen += 1
         if self._seen % self.shortest == 0:
             self._start_copies()
@@ -148,13 +144,16 @@ class Restarting(Forecaster):
 
     def _start_copies(self) -> None:
         """A new copy at each level whose time has come, in the place of the one before the last."""
+        copies = dict(zip(self._places, self._copies, strict=True))
         for level in range(self.levels):
             i, rest = divmod(self._seen, self.shortest << level)
             if rest or not i:
-                return
+                break
             j = 1 + 2 * level + i % 2
-            self.experts = (*self.experts[: j + 1], self._copy(j, i), *self.experts[j + 2 :])
+            copies[j] = self._copy(j, i)
             self._born[j], self._logs[j] = i, -self._price(i)
+        self._places = sorted(copies)
+        self.experts = (self.expert, *(copies[j] for j in self._places))
 
     def _price(self, i: int) -> float:
         """What is paid, in log loss, for copy i of a level."""
@@ -163,13 +162,17 @@ class Restarting(Forecaster):
     @property
     def weights(self) -> dict[int, float]:
         """The weight of the copies by the number of rows that they have learned, youngest first; they sum to 1."""
-        most = max(self._logs[j] for j in self._living())
+        most = max(self._logs[j] for j in self._places)
         found: dict[int, float] = {}
-        for j in self._living():
-            age = self._seen - (self.shortest << (j - 1) // 2) * self._born[j] if j else self._seen
+        for j in self._places:
+            age = self._seen - self._start_of(j, self._born[j])
             found[age] = found.get(age, 0.0) + math.exp(self._logs[j] - most)
         total = math.fsum(found.values())
         return {age: found[age] / total for age in sorted(found)}
+
+    def _start_of(self, j: int, i: int) -> int:
+        """The rows before copy i in this place starts."""
+        return (self.shortest << (j - 1) // 2) * i if j else 0
 
     # ---------------------------------------------------------------------------------------------------- promises
 
@@ -177,20 +180,27 @@ class Restarting(Forecaster):
         r"""By how much the log loss can exceed that of any copy, from its start to any row of its life.
 
         The bound is :math:`\log(2 K m (m + 1))`, with m the number of copies started at level 0, and
-        :math:`2^{-21}` a row for rounding; for the copy that lives for ever, which is the expert without restarts, it
-        is log 2 in place of the logarithm. Refused after a handful of rows, where log 2 a row is less.
+        :math:`2^{-21}` a row and a little more for rounding; for the copy that lives for ever, which is the expert
+        without restarts, it is log 2 in place of the logarithm. It is about copies, which start after a multiple of
+        ``shortest`` rows, and not about rows between a break and the next start. Refused where log 2 a row is less, as
+        after a handful of rows.
         """
         n = self._check_rows(n_rows)
-        bound = self._price(max(n // self.shortest, 1)) + n * ROUNDING
+        bound = self._price(max(n // self.shortest, 1)) + lost_by_rounding(n)
         if bound >= n * math.log(2.0):
-            return Refusal("the bound says nothing after so few rows: one half on every row is as good")
+            return Refusal(f"the bound says nothing after {n:,} rows: one half on every row is as good")
         return OnlineCertificate(
-            quantity="the log loss beyond that of any copy of the expert, in sum from its start to a row of its life,",
+            quantity=(
+                "the log loss beyond that of any copy of the expert, each of which starts after a multiple of "
+                f"{self.shortest:,} rows and lives for {2 * self.shortest:,} or more, in sum from its start to a row "
+                "of its life,"
+            ),
             bound=bound,
             n_rows=n,
             expected=False,
             assumptions=(COPIES_HELD, IN_ORDER),
             theorem=THEOREM,
+            learned=self.n_rows,
         )
 
     def interval_certificate(self, first: int, last: int) -> OnlineCertificate | Refusal:
@@ -201,19 +211,18 @@ class Restarting(Forecaster):
         stretch than the best one for each part. Needs a certified expert and a ``first`` that is a multiple of
         ``shortest``. Refused where it is no less than log 2 a row, which saying 1/2 has as well.
         """
-        n, start = self._check_rows(last), self._check_rows(first)
+        start, n = whole("first", first, 0, MOST_ROWS), whole("last", last, 0, MOST_ROWS)
         if start >= n or start % self.shortest:
             raise InputError(f"first must be a multiple of {self.shortest} below last, not {first!r} with {last!r}")
         expert = self.expert
-        if not isinstance(expert, (Aioli, OnlinePlatt)) or expert.n_rows or not getattr(expert, "certified", True):
+        if not isinstance(expert, Regretting) or expert.regret(n) == math.inf or expert.n_rows:
             return Refusal("the expert promises no regret: use a fresh Aioli()")
-        lives = self._lives(start, n)
-        regret = math.fsum(expert._regret(end - begin) for begin, end in lives)
-        bound = regret + math.fsum(self._price_at(begin) for begin, _ in lives) + (n - start) * ROUNDING
-        theorem = f"{THEOREM}; {expert._theorem}"
-        return regret_promise(
-            best_platt(expert.radius), bound, n, (both_held(expert.clamp),), theorem, rows=(start + 1, n)
-        )
+        if start and n - start > MOST_LIVES * (self.shortest << self.levels - 1):
+            return Refusal("the stretch is longer than a million lives of the longest copies: use more levels")
+        parts = [(self._price_at(begin), end - begin) for begin, end in self._lives(start, n)]
+        bound = math.fsum(price + expert.regret(rows) + lost_by_rounding(rows) for price, rows in parts)
+        best, held, theorem = best_platt(expert.radius), both_held(expert.clamp), f"{THEOREM}; {expert.theorem}"
+        return regret_promise(best, bound, n, (held,), theorem, rows=(start + 1, n), learned=self.n_rows)
 
     def _level_at(self, row: int) -> int:
         """The highest level at which a copy starts after so many rows."""
@@ -253,8 +262,25 @@ class Restarting(Forecaster):
         # The weights of the living add up to at most 1, and the rounding of each row may add to them.
         living = [logs[j] for j in range(copies) if not j or born[j]]
         most = max(living)
-        if most + math.log(math.fsum(math.exp(x - most) for x in living)) > seen * ROUNDING + SLACK:
+        if most + math.log(math.fsum(math.exp(x - most) for x in living)) > seen * LOST_A_ROW + SLACK:
             raise changed("weights")
+
+    def _admit(self, state: Any, fix: str) -> float:
+        """As others do, with as many copies as the state has: here live more of them, or fewer."""
+        below = state.get("experts") if isinstance(state, dict) else None
+        like = self._build(self.experts, self._parameters())
+        like.experts = like.experts[:1] * (len(below) if isinstance(below, list) else 0)
+        return Forecaster._admit(like, state, fix)
+
+    def _check_experts(self, seen: float, below: list[float]) -> None:
+        born = [self._born_after(int(seen), j) for j in range(len(self._born))]
+        ages = [0.0] + [seen - self._start_of(j, born[j]) for j in range(len(born)) if born[j] or not j]
+        if not below or below != [below[0] + age for age in ages]:
+            raise changed("copies")
+
+    def _take(self, state: dict[str, Any]) -> None:
+        self.experts = (self.expert, *(copy.deepcopy(self.expert) for _ in state["experts"][1:]))
+        super()._take(state)
 
     def _born_after(self, seen: int, j: int) -> int:
         """Which copy of its level is in a place after so many rows: the last one, or the one before it."""
@@ -266,16 +292,13 @@ class Restarting(Forecaster):
         self._seen = int(numbers[0])
         self._logs = [float(x) for x in numbers[1 : 1 + copies]]
         self._born = [int(x) for x in numbers[1 + copies :]]
+        self._places = [0, *(j for j in range(copies) if self._born[j])]
 
     def __repr__(self) -> str:
         """How it was built."""
         return f"Restarting({self.expert!r}, shortest={self.shortest}, levels={self.levels})"
 
 
-def _mean(told: list[float], weights: list[float]) -> float:
-    """Of the forecasts, by weights; above 1/2 that of 1 - p, whose digits matter there, and never beyond them all."""
-    total = math.fsum(weights)
-    found = math.fsum(w * p for w, p in zip(weights, told, strict=True)) / total
-    if found > 0.5:
-        found = 1.0 - math.fsum(w * (1.0 - p) for w, p in zip(weights, told, strict=True)) / total
-    return min(max(found, min(told)), max(told))
+def _restarts(expert: Forecaster) -> bool:
+    """Whether it is restarted, or stands on one that is; copies of copies would be too many for any use."""
+    return isinstance(expert, Restarting) or any(map(_restarts, expert.experts))

@@ -11,7 +11,6 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import is_whole
 from calibrant.calibrators.scaling import Scaling, Support, Targets, fit_beta, fit_platt
 from calibrant.guarantees.certificates import Refusal
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, StepMap
@@ -19,19 +18,22 @@ from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
 from calibrant.online.experts.newton import USUAL_CLAMP
 from calibrant.online.experts.newton_steps import link
-from calibrant.online.experts.pools import Gridded, Latest
+from calibrant.online.experts.pools import Gridded, Latest, finite
 from calibrant.online.kernels import plain
-from calibrant.online.limits import LEAST_CLAMP, changed, clamp_of, real
+from calibrant.online.limits import LEAST_CLAMP, MOST_ROWS, changed, clamp_of, real, whole, whole_in
 from calibrant.solvers import fit_logistic
 from calibrant.tallies import Tally
 
 Method = Literal["platt", "beta", "bins"]
 
-SMALLEST_WINDOW, MOST = 10, 2**24
+SMALLEST_WINDOW, LARGEST_WINDOW = 10, 2**24
 """Rows in a window: with fewer there is nothing to fit, and with more it is no small memory."""
 
-SHORTEST_HALF_LIFE, FARTHEST = 1e-3, 1e300
-"""Of rows, and of a fitted parameter."""
+SHORTEST_HALF_LIFE, LARGEST_PARAMETER = 1e-3, 1e300
+"""Of rows, and of a fitted map."""
+
+ALWAYS = 3
+"""Numbers of a state before those of the map: the rows seen, when the next fit is due, and the size of the map."""
 
 FREE = Scaling(increasing=False)
 """Outcomes may come to oppose the model, so a slope may turn negative, as in the online forecasters."""
@@ -63,7 +65,7 @@ class Platt:
 
     def check(self, numbers: list[float]) -> None:
         """Refuse parameters whose forecasts would not be finite."""
-        if any(abs(x) > FARTHEST for x in numbers):
+        if len(numbers) != self.size or not all(abs(x) <= LARGEST_PARAMETER for x in numbers):
             raise changed("fitted parameters")
 
     def map(self, numbers: list[float]) -> Map:
@@ -111,7 +113,7 @@ class Steps:
     """
 
     def __init__(self, n_bins: int) -> None:
-        self.n_bins, self.size = n_bins, 2 * n_bins
+        self.n_bins = n_bins
 
     def fit(self, tally: Tally) -> list[float]:
         """Bins and rates."""
@@ -119,8 +121,7 @@ class Steps:
 
         starts = equal_masses(np.cumsum(tally.n), self.n_bins)
         values = rates(np.add.reduceat(tally.n, starts), np.add.reduceat(tally.events, starts))
-        found = [float(len(starts)), *tally.lower_edges[starts[1:]].tolist(), *values.tolist()]
-        return found + [0.0] * (self.size - len(found))
+        return [float(len(starts)), *tally.lower_edges[starts[1:]].tolist(), *values.tolist()]
 
     def held(self, x: float) -> float:
         """The score as it is: bins need no log-odds."""
@@ -129,9 +130,9 @@ class Steps:
     def check(self, numbers: list[float]) -> None:
         """Refuse bins that do not follow each other, and rates that are none."""
         n = int(numbers[0])
-        edges, values, spare = numbers[1:n], numbers[n : 2 * n], numbers[2 * n :]
-        right = 1 <= n <= self.n_bins and n == numbers[0] and all(a < b for a, b in pairwise([-1.0, *edges, 2.0]))
-        if not right or not all(0.0 <= v <= 1.0 for v in [*edges, *values]) or any(spare):
+        edges, values = numbers[1:n], numbers[n:]
+        right = 1 <= n <= self.n_bins and n == numbers[0] and len(numbers) == 2 * n
+        if not right or not all(a < b for a, b in pairwise(edges)) or not all(0.0 <= v <= 1.0 for v in edges + values):
             raise changed("bins")
 
     def apply(self, numbers: list[float], x: float) -> float:
@@ -142,10 +143,10 @@ class Steps:
     def map(self, numbers: list[float]) -> Map:
         """The map of these numbers."""
         n = int(numbers[0])
-        return StepMap(np.array(numbers[1:n]), np.array(numbers[n : 2 * n]))
+        return StepMap(np.array(numbers[1:n]), np.array(numbers[n:]))
 
 
-FAMILIES: dict[str, Callable[[float, int], Platt | Steps]] = {
+METHODS: dict[str, Callable[[float, int], Platt | Steps]] = {
     "platt": lambda clamp, n_bins: Platt(clamp),
     "beta": lambda clamp, n_bins: Beta(clamp),
     "bins": lambda clamp, n_bins: Steps(n_bins),
@@ -217,19 +218,19 @@ class Refitted(Forecaster):
         n_bins: int = 10,
         clamp: float = USUAL_CLAMP,
     ) -> None:
-        if not isinstance(method, str) or method not in FAMILIES:
+        if not isinstance(method, str) or method not in METHODS:
             raise InputError(f"method must be 'platt', 'beta' or 'bins', not {method!r}")
         if window is not None and half_life is not None:
             raise InputError("give window or half_life, not both: one forgets rows at once, the other by degrees")
-        self.method, self.n_bins, self.clamp = method, _count(n_bins, "n_bins"), clamp_of(clamp)
+        self.method, self.n_bins, self.clamp = method, whole("n_bins", n_bins, 1, LARGEST_WINDOW), clamp_of(clamp)
         self.half_life = None if half_life is None else real("half_life", half_life, SHORTEST_HALF_LIFE, 1e15)
-        self.every = None if every is None else _count(every, "every")
-        self.window = None if window is None else _count(window, "window", SMALLEST_WINDOW)
-        self.first = (self.every or 1_000) if first is None else _count(first, "first")
-        self._family = FAMILIES[method](self.clamp, self.n_bins)
+        self.every = None if every is None else whole("every", every, 1, LARGEST_WINDOW)
+        self.window = None if window is None else whole("window", window, SMALLEST_WINDOW, LARGEST_WINDOW)
+        self.first = (self.every or 1_000) if first is None else whole("first", first, 1, LARGEST_WINDOW)
+        self._family = METHODS[method](self.clamp, self.n_bins)
         self._pool = self._new_pool()
         self._seen, self._due = 0, self.first
-        self._fitted: list[float] | None = None
+        self._fitted: list[float] = []  # none before the first fit
 
     def _new_pool(self) -> Latest | Gridded:
         if self.window is not None:
@@ -246,20 +247,26 @@ class Refitted(Forecaster):
     def predict_one(self, score: float, features: Any = None) -> float:
         """The probability of an event, from what was learned so far; asking changes nothing."""
         x = self._one(score, features)
-        return x if self._fitted is None else self._family.apply(self._fitted, x)
+        return self._family.apply(self._fitted, x) if self._fitted else x
 
     def learn_one(self, score: float, label: float, features: Any = None) -> Self:
         """Learn one outcome."""
         x, y = self._one(score, features), self._label(label)
-        self._seen += 1
-        if self._due:
+        if self._seen + 1 == self._due:
+            self._fit(self._pool.with_row(self._family.held(x), y))
+        elif self._due:
             self._pool.add(self._family.held(x), y)
-        if self._seen == self._due:
-            self._fitted = self._family.fit(self._pool.tally())
-            self._due = 0 if self.every is None else self._due + self.every
-            if not self._due:
-                self._pool.clear()
+        self._seen += 1
         return self
+
+    def _fit(self, pool: Latest | Gridded) -> None:
+        """Fit before anything moves: where a fit fails or is stopped, its row was not learned, and can be again."""
+        with np.errstate(under="ignore"):  # old rows fade to nothing
+            fitted = self._family.fit(pool.tally())
+        due = 0 if self.every is None else self._due + self.every
+        self._fitted, self._pool, self._due = fitted, pool, due
+        if not self._due:
+            self._pool.clear()
 
     def _one(self, score: float, features: Any) -> float:
         if features is not None:
@@ -268,7 +275,7 @@ class Refitted(Forecaster):
 
     def freeze(self) -> Map:
         """The map of this moment."""
-        return IdentityMap() if self._fitted is None else self._family.map(self._fitted)
+        return self._family.map(self._fitted) if self._fitted else IdentityMap()
 
     def certificate(self, n_rows: int | None = None) -> Refusal:
         """None: a map fitted to the past promises nothing about a future that may be chosen against it."""
@@ -281,54 +288,53 @@ class Refitted(Forecaster):
         return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> list[float]:
-        begun, fitted = float(self._fitted is not None), self._fitted or [0.0] * self._family.size
-        return [float(self._seen), float(self._due), begun, *fitted, *self._pool.numbers()]
-
-    def _check(self, numbers: list[float]) -> None:
-        super()._check(numbers)
-        seen, size = int(numbers[0]), self._family.size
-        fits = 0 if seen < self.first else 1 + ((seen - self.first) // self.every if self.every else 0)
-        due = self.first + fits * (self.every or 0) if not fits or self.every else 0
-        fitted, pool = numbers[3 : 3 + size], numbers[3 + size :]
-        if numbers[1] != due or numbers[2] != float(fits > 0) or (not fits and any(fitted)):
-            raise changed("time of the next fit")
-        if fits:
-            self._family.check(fitted)
-        if isinstance(self._pool, Latest):
-            self._pool.check(pool, min(seen, self._pool.size) if due else 0)
-        else:
-            used = self.first + (fits - 1) * (self.every or 0) if fits and due else 0
-            self._pool.check(pool, seen - used if due else 0, used)
-
-    def _resume(self, numbers: list[float]) -> None:
-        self._seen, self._due = int(numbers[0]), int(numbers[1])
-        self._fitted = numbers[3 : 3 + self._family.size] if numbers[2] else None
-        self._pool.resume(numbers[3 + self._family.size :])
+        return [float(self._seen), float(self._due), float(len(self._fitted))]
 
     @property
     def state(self) -> dict[str, Any]:
-        """All that was asked for and learned, as plain JSON, without the many zeros of a grid that is mostly empty."""
+        """All that was asked for and learned, as plain JSON: the numbers of the map and its rows follow the others."""
         found = super().state
-        return {**found, "numbers": _packed(found["numbers"])}
+        return {**found, "numbers": [*found["numbers"], *self._fitted, *self._pool.numbers()]}
 
     def _unpacked(self, numbers: Any) -> list[float] | None:
-        """The numbers with their zeros again, or None where these are no places and values."""
-        if not isinstance(numbers, list) or len(numbers) % 2:
-            return None
-        places, found = numbers[::2], [0.0] * len(self._numbers())
-        if not all(type(i) is int and 0 <= i < len(found) for i in places):
-            return None
-        for i, value in zip(places, numbers[1::2], strict=True):
-            found[i] = value
-        return found
+        """The first numbers, of which there are always as many."""
+        return numbers[:ALWAYS] if isinstance(numbers, list) else None
 
+    def _check(self, numbers: list[float]) -> None:
+        super()._check(numbers)
+        last, due = self._fits(int(numbers[0]))
+        if numbers[1] != due or not whole_in(numbers[2], 0, MOST_ROWS) or (numbers[2] > 0) != (last > 0):
+            raise changed("time of the next fit")
 
-def _count(value: float, name: str, least: int = 1) -> int:
-    if not (is_whole(value) and least <= value <= MOST):
-        raise InputError(f"{name} must be a whole number of at least {least} and at most {MOST:,}, not {value!r}")
-    return int(value)
+    def _fits(self, seen: int) -> tuple[int, int]:
+        """The rows before the last fit and before the next one, as seen after so many; 0 where there is none."""
+        if seen < self.first:
+            return 0, self.first
+        if self.every is None:
+            return self.first, 0
+        last = seen - (seen - self.first) % self.every
+        return last, last + self.every
 
+    def _admit(self, state: Any, fix: str) -> float:
+        seen = super()._admit(state, fix)
+        fitted, pool = self._parts(state["numbers"])
+        if not finite(fitted) or not pool:
+            raise changed("map")
+        last, due = self._fits(int(seen))
+        if last:
+            self._family.check(fitted)
+        self._pool.check(pool, *((int(seen), last) if due else (0, 0)))
+        return seen
 
-def _packed(numbers: list[float]) -> list[float]:
-    """Places and values of the numbers that are not 0."""
-    return [x for i, value in enumerate(numbers) if value for x in (i, value)]
+    def _take(self, state: dict[str, Any]) -> None:
+        super()._take(state)
+        self._fitted, pool = self._parts([float(x) for x in state["numbers"]])
+        self._pool.resume(pool)
+
+    def _parts(self, numbers: list[float]) -> tuple[list[float], list[float]]:
+        """The numbers of the map, and those of its rows."""
+        split = ALWAYS + int(numbers[2])
+        return numbers[ALWAYS:split], numbers[split:]
+
+    def _resume(self, numbers: list[float]) -> None:
+        self._seen, self._due = int(numbers[0]), int(numbers[1])

@@ -6,10 +6,15 @@ import math
 from collections.abc import Sequence
 
 from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.online_promise import DRAWN, IN_ORDER, OnlineCertificate
 
-ULPS = 1.0 + 2.0**-50
-"""Bounds that a sequence attains are wider by this factor, since both sides are rounded."""
+ULPS, ULP = 1.0 + 2.0**-50, 2.0**-51
+"""Bounds that a sequence attains are wider by this factor and by this much, since forecasts, comparisons and both sides
+are rounded."""
+
+CHANCES, SUMS = 2.0**-49, 2.0**-54
+"""What the rounding of chances may add to a mean error for each row that came before, and that of sums of outcomes in
+[0, 1] to an error: docs/certificates/games.md, Rounding."""
 
 
 def mean_regret(cells: int, n_rows: int) -> float:
@@ -50,29 +55,30 @@ def hedged_brier(m: int, cells: int, n_rows: int, *, means: bool = False) -> flo
     return min(error * error, 1.0 / m + mean_regret(cells, n_rows))
 
 
+def farthest_out(m: int) -> float:
+    """How far the cells of one game of two choices can be out, in sum: that of max(i, m - 1 - i) over i < m, over m."""
+    return (3 * m * m - 2 * m) // 4 / m
+
+
 def judged_error(m: int, blocks: int, n_rows: int) -> float:
-    """Calibration error of the judged forecasts of two choices, beyond half a width: no cell is ever further out."""
-    if n_rows == 0:
-        return math.inf
-    farthest = (3 * m * m - 2 * m) // 4  # the sum of max(i, m - 1 - i) over i < m
-    return blocks * farthest / m / n_rows
+    """Calibration error of the judged forecasts of two choices in so many games."""
+    return 0.5 / m + blocks * farthest_out(m) / n_rows if n_rows else math.inf
 
 
 def promises(
-    n_rows: int, expected: bool, assumptions: tuple[str, ...], rows: Sequence[tuple[str, float, str]]
+    learned: int, n_rows: int, expected: bool, rows: Sequence[tuple[str, float, str]]
 ) -> tuple[OnlineCertificate, ...]:
     """One for each (quantity, bound, theorem), the main one first, whether it says something or not."""
-    return tuple(OnlineCertificate(q, b * ULPS, n_rows, expected, assumptions, t) for q, b, t in rows)
+    more = ULP + (CHANCES * n_rows if expected else 0.0)
+    assumed = DRAWN if expected else (IN_ORDER,)
+    return tuple(
+        OnlineCertificate(q, b * ULPS + more, n_rows, expected, assumed, t, learned=learned) for q, b, t in rows
+    )
 
 
-def telling(found: tuple[OnlineCertificate, ...]) -> tuple[OnlineCertificate, ...]:
-    """Those that say something: all these quantities are at most 1."""
-    return tuple(each for each in found if each.bound < 1.0)
-
-
-def main_of(found: tuple[OnlineCertificate, ...]) -> OnlineCertificate | Refusal:
-    """The main one, or why there is none; never one on another quantity in its place."""
-    if found[0].bound < 1.0:
-        return found[0]
-    quantity = found[0].quantity.rstrip(",")
+def main_of(found: OnlineCertificate, empty: float = 1.0) -> OnlineCertificate | Refusal:
+    """The main promise, or why there is none; never one on another quantity in its place."""
+    if found.bound < empty:
+        return found
+    quantity = found.quantity.rstrip(",")
     return Refusal(f"the bound on {quantity} says nothing after so few rows: pass n_rows to see what more give")

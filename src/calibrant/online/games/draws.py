@@ -6,8 +6,8 @@ import secrets
 from typing import Any
 
 from calibrant.arrays import InputError
-from calibrant.online.games.widths import whole_in
 from calibrant.online.kernels import Jit, Step, plain
+from calibrant.online.limits import whole_in
 
 WORD = 0xFFFFFFFF
 """Words are whole numbers of 32 bits."""

@@ -8,22 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError
-from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
+from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.games.bounds import (
-    hedged_brier,
-    hedged_error,
-    judged_error,
-    lost_by_binning,
-    main_of,
-    promises,
-    telling,
-)
+from calibrant.online.games.binned import BinnedForecaster
+from calibrant.online.games.bounds import hedged_brier, hedged_error, judged_error, lost_by_binning, promises
 from calibrant.online.games.draws import WORD, Key, branch_of, draw_steps, key_of
 from calibrant.online.games.widths import (
-    ENOUGH_TO_TELL,
     MOST_GAMES,
     Epsilon,
     bin_steps,
@@ -31,12 +22,9 @@ from calibrant.online.games.widths import (
     check_cells,
     check_settings,
     rows_of,
-    warn_if_crowded,
-    whole_in,
 )
-from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
-from calibrant.online.limits import changed
+from calibrant.online.limits import changed, whole_in
 
 Rule = Literal["foster99", "two-choices"]
 Shares = Literal["totals", "means"]
@@ -47,10 +35,6 @@ BINS, KIND, KEY, FIRST = 1, 2, 3, 5
 BOTH, TOTALS, MEANS = 0.0, 1.0, 2.0
 """Kinds: both forecasts are given; one is drawn by total excess and deficit, or by the means of these."""
 
-UNSEEN = (
-    "no outcome depends on the draw of its own row, for which the key (random_state) must stay secret, and the state "
-    "with it"
-)
 BETTER = (
     "of the better of its two neighbouring forecasts, chosen when the outcome is known (judged_many; nothing is "
     "promised of predict_one),"
@@ -62,7 +46,8 @@ def game_steps(jit: Jit) -> tuple[Step, Step]:
 
     A forecast of the grid is its place i, the bin [i/m, (i+1)/m). Times m, its excess is m S - (i + 1) N and its
     deficit i N - m S, for N rows with outcomes that add up to S: whole numbers for binary outcomes, so the comparisons
-    are exact. From its start the game walks up while there is an excess, or down while there is a deficit, to the first
+    are exact while m N < 2^53, 4 10^12 rows with the most bins; later they are off by a rounding that the bounds have
+    room for. From its start the game walks up while there is an excess, or down while there is a deficit, to the first
     bin that has neither (condition A of 002) or that has the opposite (condition B). It ends inside the grid, since the
     lowest bin has no deficit and the highest no excess. 002 takes B only if no bin at all satisfies A; the proofs do
     not need that (docs/certificates/games.md), and a walk from the expert's bin stays near the expert.
@@ -170,7 +155,7 @@ _pair, _lower_share = game_steps(plain)
 _bin_of = bin_steps(plain)
 
 
-class CalibrationGame(KernelForecaster, abstract=True):
+class CalibrationGame(BinnedForecaster, abstract=True):
     """What games on a grid of m forecasts share: the pair that is played between, and who is judged.
 
     The grid holds the mid-points of m bins of width epsilon. In each round a forecaster either names one of them or
@@ -179,10 +164,8 @@ class CalibrationGame(KernelForecaster, abstract=True):
     """
 
     _factory: ClassVar[Factory] = hedging_steps
-    n_bins: int
     _kind: float
     _key: Key = (0, 0)
-    _look = ENOUGH_TO_TELL
 
     def _begin(self) -> list[float]:
         blocks = self.n_bins if self.experts else 1
@@ -200,15 +183,21 @@ class CalibrationGame(KernelForecaster, abstract=True):
 
     def _branch(self, place: int) -> None:
         super()._branch(place)
-        if self._kind != BOTH:
-            a, b = branch_of((int(self._held[KEY]), int(self._held[KEY + 1])), place)
-            self._held[KEY:FIRST] = [float(a), float(b)]
+        self._take_key(branch_of((int(self._held[KEY]), int(self._held[KEY + 1])), place))
 
-    def _notice(self) -> None:
-        if self.experts and self._held[SEEN] >= self._look:
-            m = self.n_bins
-            counts = [sum(self._held[at : at + m]) for at in range(FIRST, len(self._held), 2 * m)]
-            self._look = warn_if_crowded(counts, m, type(self).__name__)
+    def _redraw(self) -> None:
+        """A key from the system, also where ``random_state`` was given: the state carries the key."""
+        super()._redraw()
+        self._take_key(key_of(None))
+
+    def _take_key(self, key: Key) -> None:
+        if self._kind != BOTH:
+            self._held[KEY:FIRST] = [float(word) for word in key]
+
+    def _crowds(self) -> list[float]:
+        m = self.n_bins
+        blocks = range(FIRST, len(self._held), 2 * m) if self.experts else ()
+        return [float(sum(self._held[at : at + m])) for at in blocks] or [0.0]
 
     def _pair(self, score: float) -> tuple[int, int, int]:
         """The block of the row, and the places of its two forecasts."""
@@ -228,7 +217,7 @@ class CalibrationGame(KernelForecaster, abstract=True):
         if self._kind == BOTH:
             raise InputError("two choices draw nothing: ask predict_interval for both forecasts")
         block, i, j = self._pair(self._score(score))
-        share = _lower_share(self._held, block, self.n_bins, i, j)
+        share = float(_lower_share(self._held, block, self.n_bins, i, j))
         low, high = (i + 0.5) / self.n_bins, (j + 0.5) / self.n_bins
         return ((low, 1.0),) if i == j else ((low, share), (high, 1.0 - share))
 
@@ -247,23 +236,17 @@ class CalibrationGame(KernelForecaster, abstract=True):
     def judged_many(self, scores: ArrayLike, labels: ArrayLike) -> Floats:
         """As ``forecast_many``, with the forecasts that are judged: each from the outcomes before it, then learned."""
         out = []
-        for x, y, _ in self._rows(scores, labels, None):
+        for x, y in zip(self._scores(scores).tolist(), self._labels(labels, scores).tolist(), strict=True):
             out.append(self.judged_one(x, y))
             self.learn_one(x, y)
         self._notice()
         return np.array(out, dtype=np.float64)
 
-    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """The promise on the calibration error in bins of width epsilon after ``n_rows`` rows."""
-        return main_of(self._promises(self._check_rows(n_rows)))
-
-    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """All promises that say something after ``n_rows`` rows, the one on calibration first if it does."""
-        return telling(self._promises(self._check_rows(n_rows)))
-
-    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
-        """All promises after n rows, the one on calibration first."""
-        raise NotImplementedError
+    def _theorem(self, number: str) -> str:
+        """The number of a theorem that is printed with the constant 2."""
+        return (
+            f"Gupta 2023, {number}, with {'a logarithm in place of 2' if self._kind == MEANS else 'a smaller constant'}"
+        )
 
 
 def kind_of(shares: Shares) -> float:
@@ -289,9 +272,10 @@ class Hedging(CalibrationGame):
         Any forecaster; a copy is taken, with draws of its own if it draws.
     epsilon
         Width of a bin, 1/m, m at most 1,000, in units of probability: all scores whose expert forecast lies in one bin
-        get one number, and forecasts are mid-points of bins. For events rarer than a few per cent take about a tenth of
-        the base rate, or the expert alone. ``"auto"`` is the m with the least bound on the calibration error after
-        ``horizon`` rows, of the order of T^(-1/4) for a draw and T^(-1/3) for two choices.
+        get one number, and forecasts are mid-points of bins. For events rarer than a few per cent use the expert alone:
+        with a finer epsilon a game learns too slowly, and the state has 2 m^2 numbers. ``"auto"`` is the m with the
+        least bound on the calibration error after ``horizon`` rows, of the order of T^(-1/4) for a draw and T^(-1/3)
+        for two choices; ``n_bins`` holds it.
     rule
         ``"foster99"`` draws; ``"two-choices"`` is deterministic: see :meth:`judged_one` for what is judged.
     shares
@@ -301,13 +285,18 @@ class Hedging(CalibrationGame):
     random_state
         None takes a secret key for the draws; it is kept in the state, so keep that from an adversary too. A whole
         number gives the same draws in every run, for tests and studies; one that can be guessed is no secret. The draw
-        of a row is a function of the key and of the number of rows learned, so that asking twice gives the same.
+        of a row is a function of the key and of the number of rows learned, so that asking twice gives the same, and so
+        does going on from a state again: after a crash go on by ``resume(text).redrawn()``, which takes another key
+        from the system, whatever ``random_state`` was.
 
     Notes
     -----
     Outcomes are 0 or 1, with two choices too (:class:`TwoChoices` takes [0, 1]).
-    Guarantee: :meth:`certificates`, on average over the draws (Foster) or on every sequence (two choices). The forecast
-    of a row has to be followed by its outcome before the next forecast; rows asked together share one draw.
+    Whole streams (``learn_many``, ``forecast_many``) warn where nearly all rows lie in one bin; single rows do not.
+    Guarantee: :meth:`certificates`, on every sequence (two choices) or on average over the draws (Foster), for a number
+    of rows that does not depend on them; a single run may exceed it. With draws, each forecast has to be followed by
+    its own outcome, learned before the next forecast is asked: forecasts from one state share one draw, so that one
+    whose outcome comes late or never shows the draw of the next row. Where that cannot be had, take two choices.
     Cost: 2 m^2 numbers; a row costs the expert's step and a walk from the expert's bin to that of the forecast.
     Reference: 002 section 6.3.3, Theorems 6.3, 6.4 and 8.1; Foster and Hart 2023; Kuleshov and Ermon 2017;
     docs/certificates/games.md.
@@ -334,12 +323,14 @@ class Hedging(CalibrationGame):
     ) -> None:
         if rule not in ("foster99", "two-choices"):
             raise InputError(f"rule must be 'foster99' or 'two-choices', not {rule!r}")
-        self._kind, key = BOTH if rule == "two-choices" else kind_of(shares), key_of(random_state)
-        if self._kind != BOTH:
+        self._kind, key = kind_of(shares), key_of(random_state)
+        if rule == "two-choices":
+            self._kind = BOTH
+        else:
             self._key = key
-        self.epsilon, self.rule, self.shares, self.horizon = epsilon, rule, shares, rows_of(horizon)
+        self.rule, self.shares, self.horizon = rule, shares, rows_of(horizon)
         self.random_state = None if random_state is None else int(random_state)
-        self.n_bins = bins_of(epsilon, self.horizon, self._error, MOST_GAMES)
+        self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._error, MOST_GAMES)
         super().__init__(expert)
 
     def _parameters(self) -> dict[str, Any]:
@@ -353,7 +344,7 @@ class Hedging(CalibrationGame):
 
     def _error(self, m: int, n: int) -> float:
         if self._kind == BOTH:
-            return 0.5 / m + judged_error(m, m, n)
+            return judged_error(m, m, n)
         return hedged_error(m, m * m, n, means=self._kind == MEANS)
 
     def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
@@ -362,11 +353,10 @@ class Hedging(CalibrationGame):
         error = self._error(m, n)
         if self._kind == BOTH:
             theorem = "Gupta 2023, 8.5 in each bin of the expert, with a smaller constant"
-            return promises(n, False, (IN_ORDER,), ((f"the calibration error in {width} {BETTER}", error, theorem),))
+            return promises(self.n_rows, n, False, ((f"the calibration error in {width} {BETTER}", error, theorem),))
         gap = hedged_brier(m, m * m, n, means=self._kind == MEANS)
-        constant = ", with a logarithm in place of 2" if self._kind == MEANS else ", with a smaller constant"
-        return promises(n, True, (IN_ORDER, UNSEEN), (
-            (f"the calibration error in {width}", error, "Gupta 2023, 6.17" + constant),
+        return promises(self.n_rows, n, True, (
+            (f"the calibration error in {width}", error, self._theorem("6.17")),
             (f"the sharpness (in {width}) that is lost against the expert", gap, "after Gupta 2023, 6.16"),
             ("the Brier score, less that of the expert,", gap + lost_by_binning(m), "after Gupta 2023, 6.28"),
         ))  # fmt: skip

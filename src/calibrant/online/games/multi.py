@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Literal, Self
 
+from numpy.typing import ArrayLike
+
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
+from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.experts.mixtures import held_inside, weighted_mean
+from calibrant.online.games.binned import BinnedForecaster
+from calibrant.online.games.bounds import main_of
 from calibrant.online.limits import LEAST_CLAMP, changed
 
 Loss = Literal["brier", "log"]
@@ -22,6 +28,9 @@ up to 2^32 there."""
 
 LARGEST_LOSS: dict[str, float] = {"brier": 1.0, "log": -math.log(LEAST_CLAMP)}
 """The largest loss of a row."""
+
+EMPTY: dict[str, float] = {"brier": 0.25, "log": math.log(2.0)}
+"""What one half has on every row: no bound from here on says anything."""
 
 HELD = "forecasts of experts are held 2^-32 from 0 and 1, also where they are judged"
 
@@ -88,7 +97,7 @@ class MultiExpert(Forecaster):
     def weights(self) -> tuple[float, ...]:
         """The weights of the experts now; they add up to 1."""
         raw = self._raw()
-        total = sum(raw)
+        total = math.fsum(raw)
         return tuple(w / total for w in raw)
 
     def _raw(self) -> list[float]:
@@ -97,26 +106,50 @@ class MultiExpert(Forecaster):
 
     def predict_one(self, score: float, features: Any = None) -> float:
         """The probability of an event, from what was learned so far; asking changes nothing."""
-        return self._mixed(self._asked(self._score(score), features))
+        x = self._score(score)
+        return self._mixed(self._told([expert.predict_one(x, f) for expert, f in self._each(features)]))
 
     def learn_one(self, score: float, label: float, features: Any = None) -> Self:
         """Learn one outcome, and let every expert learn it."""
-        x, y = self._score(score), self._label(label)
-        forecasts = self._asked(x, features)
+        self._step(self._score(score), self._label(label), features)
+        return self
+
+    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
+        """Learn outcomes in their order."""
+        super().learn_many(scores, labels, features)
+        self._notice()
+        return self
+
+    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
+        told = super().forecast_many(scores, labels, features)
+        self._notice()
+        return told
+
+    def _notice(self) -> None:
+        """Let experts that have bins look at what a stream has left in them."""
         for expert in self.experts:
-            expert.learn_one(x, y, features if expert.takes_features else None)
-        losses = [old + self._lost(p, y) for old, p in zip(self._behind, forecasts, strict=True)]
+            if isinstance(expert, BinnedForecaster):
+                expert._notice()
+
+    def _step(self, score: float, label: float, features: Any = None) -> float:
+        forecasts = self._told([expert._step(score, label, f) for expert, f in self._each(features)])
+        told = self._mixed(forecasts)
+        losses = [old + self._lost(p, label) for old, p in zip(self._behind, forecasts, strict=True)]
         best = min(losses)
         self._behind = [each - best for each in losses]
         self._seen += 1
-        return self
+        return told
 
-    def _asked(self, x: float, features: Any) -> list[float]:
-        """What every expert says, held from 0 and 1 for the log loss."""
+    def _each(self, features: Any) -> list[tuple[Forecaster, Any]]:
+        """Every expert, and the features if it takes them."""
         if features is not None and not self.takes_features:
             raise InputError("features must be left out: every expert looks at the score alone")
-        found = [expert.predict_one(x, features if expert.takes_features else None) for expert in self.experts]
-        return [min(max(p, LEAST_CLAMP), 1.0 - LEAST_CLAMP) for p in found] if self.loss == "log" else found
+        return [(expert, features if expert.takes_features else None) for expert in self.experts]
+
+    def _told(self, found: list[float]) -> list[float]:
+        """What the experts say, held from 0 and 1 for the log loss."""
+        return [held_inside(p) for p in found] if self.loss == "log" else found
 
     def _lost(self, p: float, y: float) -> float:
         if self.loss == "brier":
@@ -125,22 +158,12 @@ class MultiExpert(Forecaster):
 
     def _mixed(self, forecasts: list[float]) -> float:
         """Both forecasts lie between those of the experts, which rounding must not undo."""
-        told = self._mean(forecasts) if self.loss == "log" else self._matched(forecasts)
-        return min(max(told, min(forecasts)), max(forecasts))
-
-    def _mean(self, forecasts: list[float]) -> float:
-        """The weighted mean, from the side that is nearer, where small probabilities keep their digits."""
         raw = self._raw()
-        told = sum(w * p for w, p in zip(raw, forecasts, strict=True)) / sum(raw)
-        if told <= 0.5:
-            return told
-        return 1.0 - sum(w * (1.0 - p) for w, p in zip(raw, forecasts, strict=True)) / sum(raw)
-
-    def _matched(self, forecasts: list[float]) -> float:
-        raw = self._raw()
-        zero = sum(w * math.exp(-2.0 * p * p) for w, p in zip(raw, forecasts, strict=True))
-        one = sum(w * math.exp(-2.0 * (1.0 - p) * (1.0 - p)) for w, p in zip(raw, forecasts, strict=True))
-        return 0.5 + 0.25 * math.log(one / zero)
+        if self.loss == "log":
+            return weighted_mean(forecasts, raw)
+        zero = _dot(raw, [math.exp(-2.0 * p * p) for p in forecasts])
+        one = _dot(raw, [math.exp(-2.0 * (1.0 - p) * (1.0 - p)) for p in forecasts])
+        return min(max(0.5 + 0.25 * math.log(one / zero), min(forecasts)), max(forecasts))
 
     def _parameters(self) -> dict[str, Any]:
         return {"loss": self.loss}
@@ -158,14 +181,18 @@ class MultiExpert(Forecaster):
         self._seen, self._behind = int(numbers[0]), numbers[1:]
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """The promise on the mean loss against the best expert."""
-        n = self._check_rows(n_rows)
-        if n == 0:
-            return Refusal("no row has been learned: pass n_rows to see what some would give")
+        """The promise on the mean loss against the best expert, where saying one half on every row has no such one."""
+        n, k = self._check_rows(n_rows), len(self.experts)
         name = "Brier score" if self.loss == "brier" else "mean log loss"
         rounding = ROUNDING[self.loss] + LARGEST_LOSS[self.loss] * n * 2.0**-52
-        bound = math.log(len(self.experts)) / RATES[self.loss] / n + rounding
+        bound = math.log(k) / RATES[self.loss] / n + rounding if n else math.inf
         assumptions = (IN_ORDER,) if self.loss == "brier" else (IN_ORDER, HELD)
-        best = f"the best of {len(self.experts)} experts" if len(self.experts) > 1 else "its only expert"
-        quantity = f"the {name}, less that of {best},"
-        return OnlineCertificate(quantity, bound, n, False, assumptions, "Vovk 1990, Gupta 2022, section 3.1")
+        quantity = f"the {name}, less that of {f'the best of {k} experts' if k > 1 else 'its only expert'},"
+        theorem = "Vovk 1990, Gupta 2022, section 3.1"
+        found = OnlineCertificate(quantity, bound, n, False, assumptions, theorem, learned=self.n_rows)
+        return main_of(found, EMPTY[self.loss])
+
+
+def _dot(weights: list[float], values: list[float]) -> float:
+    """Their products in sum, the same in every version of Python, as that of ``sum`` is not."""
+    return math.fsum([w * v for w, v in zip(weights, values, strict=True)])

@@ -8,22 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from calibrant.arrays import InputError
-from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
+from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.online.base import Forecaster
-from calibrant.online.games.bounds import lost_by_binning, main_of, prior_regret, promises, telling
-from calibrant.online.games.widths import (
-    ENOUGH_TO_TELL,
-    Epsilon,
-    bin_steps,
-    bins_of,
-    check_cells,
-    check_settings,
-    rows_of,
-    warn_if_crowded,
-)
-from calibrant.online.kernel_forecaster import KernelForecaster
+from calibrant.online.games.binned import BinnedForecaster
+from calibrant.online.games.bounds import lost_by_binning, prior_regret, promises
+from calibrant.online.games.widths import Epsilon, bin_steps, bins_of, check_cells, check_settings, rows_of
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 
 BINS, PRIOR, FIRST = 1, 2, 3
@@ -69,7 +59,7 @@ def tracking_steps(jit: Jit, expert_predict: Step, expert_learn: Step) -> tuple[
 _mean, _bin_of = mean_steps(plain), bin_steps(plain)
 
 
-class Tracking(KernelForecaster):
+class Tracking(BinnedForecaster):
     r"""The average outcome so far among the rows whose expert forecast fell in the same bin (TOPS, TOBS).
 
     .. math:: p_t = \frac{w M_b + \sum_{s < t:\, q_s \in B_b} y_s}{w + N_b}
@@ -84,9 +74,9 @@ class Tracking(KernelForecaster):
         Any forecaster of one score; a copy is taken.
     epsilon
         Width of a bin, 1/m, m at most 2,000, in units of probability: all scores whose expert forecast lies in one bin
-        get one number. For events rarer than a few per cent take about a tenth of the base rate, or the expert alone.
+        get one number. For events rarer than a few per cent use the expert alone, which is better than a finer epsilon.
         ``"auto"`` takes the m that makes the bound on the loss of sharpness least after ``horizon`` rows, of the order
-        of :math:`\sqrt{\log T / T}`.
+        of :math:`\sqrt{\log T / T}`; ``n_bins`` holds it.
     horizon
         Rows that will come, for ``epsilon="auto"`` only.
     prior
@@ -96,6 +86,7 @@ class Tracking(KernelForecaster):
     Notes
     -----
     Outcomes are 0 or 1.
+    Whole streams (``learn_many``, ``forecast_many``) warn where nearly all rows lie in one bin; single rows do not.
     Guarantee, on every sequence: the Brier score exceeds the refinement of the expert's bins by at most
     m (1 + log(T/m)) / T for prior 0, less for prior 1, and sharpness falls by at most epsilon/2 more than that
     (:meth:`certificates`). Nothing is promised of its calibration error: an adversary who sees a forecast can always
@@ -112,13 +103,12 @@ class Tracking(KernelForecaster):
     """
 
     _factory: ClassVar[Factory] = tracking_steps
-    _look = ENOUGH_TO_TELL
 
     def __init__(
         self, expert: Forecaster, *, epsilon: Epsilon = 0.1, horizon: int | None = None, prior: float = 1.0
     ) -> None:
-        self.epsilon, self.horizon, self.prior = epsilon, rows_of(horizon), _prior_of(prior)
-        self.n_bins = bins_of(epsilon, self.horizon, self._loss)
+        self.horizon, self.prior = rows_of(horizon), _prior_of(prior)
+        self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._loss)
         super().__init__(expert)
 
     def _loss(self, m: int, n: int) -> float:
@@ -133,28 +123,18 @@ class Tracking(KernelForecaster):
         check_settings(numbers[BINS:FIRST], [self.n_bins, self.prior])
         check_cells(numbers, FIRST, self.n_bins)
 
-    def _notice(self) -> None:
-        if self._held[SEEN] >= self._look:
-            counts = self._held[FIRST : FIRST + self.n_bins]
-            self._look = warn_if_crowded(counts, self.n_bins, type(self).__name__)
+    def _crowds(self) -> list[float]:
+        return list(self._held[FIRST : FIRST + self.n_bins])
 
     def _parameters(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon, "horizon": self.horizon, "prior": self.prior}
-
-    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """The promise on sharpness; there is none on calibration, which :class:`Hedging` has."""
-        return main_of(self._promises(self._check_rows(n_rows)))
-
-    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """The promises on sharpness and on the Brier score that say something after ``n_rows`` rows."""
-        return telling(self._promises(self._check_rows(n_rows)))
 
     def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         width = f"bins of width {1 / m:g}"
         sharp = f"the sharpness (in {width}) that is lost against the expert"
         brier = f"the Brier score, less the refinement of the expert in {width},"
-        return promises(n, False, (IN_ORDER,), (
+        return promises(self.n_rows, n, False, (
             (sharp, self._loss(m, n), "after Gupta 2023, 6.13, with smaller constants"),
             (brier, prior_regret(m, n, self.prior), "after Gupta 2023, 6.24, with a smaller logarithm"),
         ))  # fmt: skip

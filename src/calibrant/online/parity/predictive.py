@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.arrays.columns import is_whole, read_floats
 from calibrant.numerics import Floats
+from calibrant.online.parity.panels import index_of, same_order
 
 LARGEST = 1e150
 """Beyond this, differences and ratios of values could overflow."""
@@ -20,13 +21,22 @@ LARGEST = 1e150
 ROUNDING = 1e-9
 """A cumulative distribution function may leave [0, 1] by this much."""
 
+LAWS = (
+    "pass GaussianForecast(mean, sd), QuantileForecast(levels, values) for a table of quantiles, "
+    "SampleForecast(samples) for one of draws, or CdfForecast(cdf, n_rows)"
+)
+"""What can be passed as a forecast; the end of a sentence."""
+
 
 class Predictive:
     """Forecasts of a number: the law of row t says how likely each value is.
 
     A row whose numbers are missing (NaN) has no forecast, and its answers are NaN.
-    A subclass defines ``__len__``, :meth:`cdf` and :meth:`quantile`.
+    A subclass defines ``__len__``, :meth:`cdf` and :meth:`quantile`. ``index`` is that of the columns of pandas from
+    which it was made, if it was, so that rows in another order are noticed.
     """
+
+    index: Any = None
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -41,6 +51,7 @@ class Predictive:
         raise NotImplementedError
 
     def _points(self, x: ArrayLike) -> Floats:
+        same_order(forecast=self, x=x)
         found = np.asarray(read_floats([x] if np.ndim(x) == 0 else x, "x"), dtype=np.float64)
         if np.ndim(x) == 0:
             return np.full(len(self), found[0])
@@ -76,6 +87,8 @@ class GaussianForecast(Predictive):
     def __init__(self, mean: ArrayLike, sd: ArrayLike) -> None:
         if mean is None or sd is None:
             raise InputError("mean and sd must both be given: pass the standard deviation of each row, or one for all")
+        same_order(mean=mean, sd=sd)
+        self.index = index_of(mean, sd)
         self.mean = _finite(read_floats([mean] if np.ndim(mean) == 0 else mean, "mean"), "mean")
         given = _finite(read_floats([sd] if np.ndim(sd) == 0 else sd, "sd"), "sd")
         self.sd = np.full(len(self.mean), given[0]) if np.ndim(sd) == 0 else given
@@ -138,6 +151,7 @@ class QuantileForecast(Predictive):
             raise InputError("levels must lie inside (0, 1), and these look like percentages: divide them by 100")
         if not (self.levels[0] > 0.0 and self.levels[-1] < 1.0):
             raise InputError("levels must lie inside (0, 1): drop the levels 0 and 1, which are the ends of the law")
+        self.index = index_of(values)
         rows = _matrix(values, "values")
         if rows.shape[1] != len(self.levels):
             raise InputError(f"values has {rows.shape[1]} columns for {len(self.levels)} levels: pass one for each")
@@ -161,7 +175,10 @@ class QuantileForecast(Predictive):
         below = (self.values <= points[:, None]).sum(axis=1)
         left, right, z, step = self._piece(below)
         score = z + step * _ratio(points - left, right - left)
-        return _normal_cdf(np.where(np.isnan(left), np.nan, score))
+        found = _normal_cdf(np.where(np.isnan(left), np.nan, score))
+        last = np.maximum(below - 1, 0)  # a quantile has its very level, which normal scores would round
+        met = (below > 0) & (self.values[np.arange(len(self)), last] == points) & (left < right)
+        return np.where(met, self.levels[last], found)
 
     def quantile(self, level: float) -> Floats:
         """The value that row t stays at or below with probability ``level``."""
@@ -205,6 +222,7 @@ class SampleForecast(Predictive):
     def __init__(self, samples: ArrayLike, *, ends: float = 0.5) -> None:
         if not (isinstance(ends, int | float) and 0.0 <= ends < np.inf):
             raise InputError(f"ends must be a number of draws of at least 0, not {ends!r}")
+        self.index = index_of(samples)
         self.samples, self.ends = np.sort(_matrix(samples, "samples"), axis=1), float(ends)
         self.draws = (~np.isnan(self.samples)).sum(axis=1)
 
@@ -286,7 +304,13 @@ class CdfForecast(Predictive):
         if self._inverse is None:
             raise InputError("quantile was not given: pass CdfForecast(cdf, n_rows, quantile) if quantiles are needed")
         check_level(level)
-        return np.broadcast_to(np.asarray(self._inverse(level), dtype=np.float64), (self._n,)).copy()
+        found = np.asarray(self._inverse(level), dtype=np.float64)
+        try:
+            return np.broadcast_to(found, (self._n,)).copy()
+        except ValueError:
+            raise InputError(
+                f"quantile gave the shape {found.shape} for {self._n} rows: it must give one number for each"
+            ) from None
 
 
 def as_predictive(forecast: Any, n_rows: int) -> Predictive:
@@ -298,10 +322,9 @@ def as_predictive(forecast: Any, n_rows: int) -> Predictive:
         return CdfForecast(forecast.cdf, n_rows, inverse if callable(inverse) else None)
     if callable(forecast) and not isinstance(forecast, type):
         return CdfForecast(forecast, n_rows)
-    raise InputError(
-        f"forecast must be laws, not an object of type {type(forecast).__name__}: pass QuantileForecast(levels, values)"
-        " for a table of quantiles, SampleForecast(values) for one of draws, or GaussianForecast(mean, sd)"
-    )
+    given = "the class" if isinstance(forecast, type) else "an object of type"
+    name = (forecast if isinstance(forecast, type) else type(forecast)).__name__
+    raise InputError(f"forecast must be a predictive distribution, not {given} {name}: {LAWS}")
 
 
 def check_level(level: float) -> float:
@@ -346,8 +369,12 @@ def _finite(values: NDArray[np.floating], name: str) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def _matrix(values: ArrayLike, name: str) -> Floats:
+def _matrix(values: Any, name: str) -> Floats:
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array: pass {name}.filled(np.nan), NaN where there is no number")
     try:
+        if hasattr(values, "iloc"):  # missing numbers of pandas' own kind become NaN
+            values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         rows = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a matrix of numbers: one row per forecast, all of the same length") from None

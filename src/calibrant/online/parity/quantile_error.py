@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import is_whole, read_floats
+from calibrant.arrays.columns import is_whole
+from calibrant.online.parity.panels import read_values, same_order
 from calibrant.online.parity.predictive import CdfForecast, Predictive, as_predictive
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def quantile_calibration_error(
     n_levels
         How many levels, the ends included.
     rows
-        Numbers of the rows to judge; all by default. Rows without outcome or forecast are left out.
+        Numbers of the rows to judge, or True and False for each; all by default. Rows without outcome or forecast are
+        left out.
 
     Notes
     -----
@@ -57,11 +59,12 @@ def quantile_calibration_error(
     if not is_whole(n_levels) or n_levels < 2:
         raise InputError(f"n_levels must be a whole number from 2 on, got {n_levels!r}")
     name = f"quantile calibration error, {n_levels} levels"
-    outcome = read_floats(y, "y")
+    outcome = read_values(y, "y")
+    same_order(y=y, forecast=forecast)
     forecast = as_predictive(forecast, len(outcome))
     if len(outcome) != len(forecast):
         raise InputError(f"y has {len(outcome)} rows but there are {len(forecast)} forecasts: pass one for each")
-    chosen = np.arange(len(outcome)) if rows is None else np.asarray(rows, dtype=np.intp)
+    chosen = np.arange(len(outcome)) if rows is None else _chosen(rows, len(outcome))
     at = forecast.cdf(np.where(np.isnan(outcome), 0.0, outcome))
     chosen = chosen[~np.isnan(outcome[chosen]) & ~np.isnan(at[chosen])]
     if not len(chosen):
@@ -73,3 +76,11 @@ def quantile_calibration_error(
         covered = np.array([(outcome[chosen] <= forecast.quantile(float(p))[chosen]).mean() for p in levels])
     null = float(np.sqrt(2.0 * levels * (1.0 - levels) / (np.pi * len(chosen))).mean())
     return Estimate(name, float(np.abs(covered - levels).mean()), null=null)
+
+
+def _chosen(rows: ArrayLike, n: int) -> NDArray[np.intp]:
+    try:
+        found = np.asarray(rows)
+        return np.asarray(np.arange(n)[found if found.size else found.astype(np.intp)], dtype=np.intp)
+    except (IndexError, ValueError):
+        raise InputError(f"rows must be numbers of rows from 0 to {n - 1}, or one True or False for each row") from None

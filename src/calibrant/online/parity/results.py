@@ -19,14 +19,16 @@ COLUMNS = ("QCE", "PCE", "(if right)", "Sharp", "Acc", "AUROC")
 
 @dataclass(frozen=True)
 class ParityResult:
-    """How good probabilities of a decrease were; prints as the row of a table.
+    """How good probabilities of a decrease (of a value that falls or stays) were; prints as the row of a table.
 
     Attributes
     ----------
     name
         Whose probabilities.
-    n_rows, base_rate, n_bins
-        Rows judged, their share of decreases, and bins of equal width.
+    n_rows, n_bins
+        Rows judged, and bins of equal width.
+    base_rate, tie_rate
+        Share of the rows whose value falls or stays, and of those where it stays.
     qce
         Quantile calibration error of the base forecast; None for probabilities that have no quantiles.
     pce
@@ -42,6 +44,7 @@ class ParityResult:
     name: str
     n_rows: int
     base_rate: float
+    tie_rate: float
     n_bins: int
     qce: Estimate | None
     pce: Estimate
@@ -58,7 +61,8 @@ class ParityResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        facts = {"name": self.name, "n_rows": self.n_rows, "base_rate": self.base_rate, "n_bins": self.n_bins}
+        rates = {"base_rate": self.base_rate, "tie_rate": self.tie_rate}
+        facts = {"name": self.name, "n_rows": self.n_rows, **rates, "n_bins": self.n_bins}
         metrics = {"pce": self.pce, "sharpness": self.sharpness, "accuracy": self.accuracy, "auroc": self.auroc}
         known = metrics if self.qce is None else {"qce": self.qce, **metrics}
         return {**facts, **{key: metric.to_dict() for key, metric in known.items()}}
@@ -70,7 +74,13 @@ class ParityResult:
 
 @dataclass(frozen=True)
 class ParityTable:
-    """Several results on the same rows, in the form of the tables of Gupta 2023, chapter 7; ``table["OPS"]`` is one."""
+    """Several results on the same rows, in the form of the tables of Gupta 2023, chapter 7; ``table["OPS"]`` is one.
+
+    Columns: QCE, how far the quantiles of the base forecast cover other shares than they claim; PCE, how far the
+    probabilities of a decrease are from what happens, on average over bins; (if right), the PCE that calibrated
+    probabilities would show by chance; Sharp, how well bins tell decreases from rises, between the square of the base
+    rate and the base rate; Acc and AUROC, as for every classifier.
+    """
 
     results: tuple[ParityResult, ...]
 
@@ -92,7 +102,8 @@ class ParityTable:
         wide = max(len(result.name) for result in self.results)
         widths = [max(len(column), 6) for column in COLUMNS]
         head = "  ".join(f"{column:>{width}}" for column, width in zip(COLUMNS, widths, strict=True))
-        lines = [f"{first.n_rows:,} rows, {100.0 * first.base_rate:.1f} % decreases, {first.n_bins} bins"]
+        rates = falls_or_stays(first.base_rate, first.tie_rate)
+        lines = [f"{first.n_rows:,} rows, {rates}, {first.n_bins} bins"]
         lines.append(f"{'':{wide}}  {head}")
         for result in self.results:
             texts = ["-" if x is None else f"{x:.4f}" for x in result.numbers]
@@ -144,3 +155,9 @@ class DecisionResult:
         """One sentence."""
         shares = ", ".join(f"{action} {100.0 * share:.1f} %" for action, share in self.shares.items())
         return f"A loss of {self.total:,.1f} over {len(self.losses):,} rows ({shares})."
+
+
+def falls_or_stays(base_rate: float, tie_rate: float) -> str:
+    """What counts as a decrease, and how much of it is a tie."""
+    ties = f" ({100.0 * tie_rate:.1f} % stay)" if tie_rate else ""
+    return f"{100.0 * base_rate:.1f} % fall or stay{ties}"

@@ -1,12 +1,10 @@
-"""Will the next value be lower? Probabilities of a decrease from forecasts of a number, for online calibration."""
+"""Will the next value fall or stay? Probabilities of that from forecasts of a number, for online calibration."""
 
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,19 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, check_scores
 from calibrant.arrays.class_rows import is_matrix
-from calibrant.arrays.columns import is_whole, read_column, read_floats
-from calibrant.arrays.keys import read_keys
+from calibrant.arrays.columns import is_whole
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, one_score_forecaster
-from calibrant.online.parity.predictive import Predictive, as_predictive
+from calibrant.online.parity.panels import numbered, read_values, refuse_newest_first, same_order, values_before
+from calibrant.online.parity.predictive import LAWS, Predictive, as_predictive
 from calibrant.online.parity.quantile_error import quantile_calibration_error
-from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable
+from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable, falls_or_stays
 
 N_BINS = 30
 """Bins of equal width in which parity is judged (002 section 7.3)."""
-
-ISO = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?)?)?|-?W\d\d|-?Q[1-4])?")
-"""Text whose order is that of time: dates, hours, weeks and quarters."""
 
 Said = Forecaster | ArrayLike | None
 """Whose probabilities: a forecaster's, given ones, or (None) those of the base forecast."""
@@ -35,6 +30,8 @@ Said = Forecaster | ArrayLike | None
 @dataclass(frozen=True, eq=False)
 class ParityStream:
     r"""Probabilities of a decrease and what happened, in order of time; made by :func:`parity_stream`.
+
+    Here and below a decrease is a value that falls or stays: a tie counts as one.
 
     Attributes
     ----------
@@ -50,14 +47,16 @@ class ParityStream:
         How many rows were given.
     forecast, y
         The base forecast and the values, of all rows given; the forecast is None if probabilities were given.
+    previous
+        :math:`y_{t-1}`: the value before each of these rows.
 
     Examples
     --------
     >>> from calibrant.online import GaussianForecast, OnlinePlatt, parity_stream
     >>> y = np.random.default_rng(0).normal(size=4000)  # noise: what is high will fall
-    >>> stream = parity_stream(GaussianForecast(y * 0.0, 3.0), y)  # laws that are far too wide
+    >>> stream = parity_stream(GaussianForecast(np.zeros(4000), 3.0), y)  # laws that are far too wide
     >>> print(stream.compare({"OPS": OnlinePlatt(gamma=0.001, rho=1e4)}))
-    3,999 rows, 50.1 % decreases, 30 bins
+    3,999 rows, 50.1 % fall or stay, 30 bins
              QCE     PCE  (if right)   Sharp     Acc   AUROC
     base  0.1454  0.1476      0.0250  0.3348  0.7507  0.8348
     OPS        -  0.0250      0.0272  0.3338  0.7497  0.8301
@@ -70,10 +69,16 @@ class ParityStream:
     given: int
     forecast: Predictive | None
     y: Floats
+    previous: Floats
 
     def __len__(self) -> int:
         """Rows with a forecast and an outcome."""
         return len(self.scores)
+
+    @property
+    def ties(self) -> NDArray[np.bool_]:
+        """Where the value stays as it was."""
+        return np.asarray(self.y[self.rows] == self.previous)
 
     def forecasts(self, forecaster: Forecaster) -> Floats:
         """What a copy of the forecaster would have said live: each batch is forecast, and then learned.
@@ -124,6 +129,7 @@ class ParityStream:
             name=_name(said) if name is None else name,
             n_rows=int(judged.sum()),
             base_rate=float(self.outcomes[judged].mean()),
+            tie_rate=float(self.ties[judged].mean()),
             n_bins=n_bins,
             qce=qce,
             pce=ece(tally, n_bins=n_bins),
@@ -199,10 +205,11 @@ class ParityStream:
             return self.scores
         if isinstance(said, Forecaster | type | str):
             return self.forecasts(one_score_forecaster(said))
-        found = np.asarray(check_scores(said, "probability"), dtype=np.float64)
-        if len(found) != len(self) or np.isnan(found).any():
+        found = _chances(said)
+        if found is None or len(found) != len(self) or np.isnan(found).any():
             raise InputError(
-                f"probabilities must be given for each of the {len(self)} rows of the stream, none missing"
+                f"said must be a forecaster, or probabilities in [0, 1] for each of the {len(self)} rows of the "
+                "stream, none missing"
             )
         return found
 
@@ -220,7 +227,7 @@ class ParityStream:
 
     def __repr__(self) -> str:
         """How many rows there are, and how many were left out."""
-        rate = f"{100.0 * self.outcomes.mean():.1f} % decreases"
+        rate = falls_or_stays(float(self.outcomes.mean()), float(self.ties.mean()))
         batches = "" if self.batches is None else f" in {self.batches[-1] + 1:,} batches"
         return f"<parity stream of {len(self):,} rows{batches}, {rate}; {self.given - len(self):,} rows left out>"
 
@@ -233,7 +240,7 @@ def parity_stream(
     by: ArrayLike | None = None,
     batch: ArrayLike | None = None,
 ) -> ParityStream:
-    r"""From forecasts of a number to probabilities that it will not rise, and whether it did.
+    r"""From forecasts of a number to probabilities that it will fall or stay, and whether it did.
 
     .. math:: p_t = F_t(y_{t-1}), \qquad \tilde y_t = \mathbf{1}[y_t \le y_{t-1}],
 
@@ -247,9 +254,10 @@ def parity_stream(
         :math:`F_t(x_t)` for an array of one x per row, or an object with such a ``cdf``, as laws of scipy are; or a
         column of probabilities of a decrease, from a classifier.
     y
-        Values in order of time; NaN where one is missing.
+        The series itself, in order of time; NaN where a value is missing.
     previous
-        The value before each row, if it is not among the rows.
+        The value before each row, if it is not among the rows; for forecasts several steps ahead, the last value that
+        was known when each was made.
     by
         The series that each row belongs to; by default there is one. Rows are compared with the same series.
     batch
@@ -262,8 +270,11 @@ def parity_stream(
     Edge rules: a row without previous value (the first of its series, or after a NaN), outcome or forecast is left out;
     the result says how many. The row before in the same series counts as its previous one, however long ago it was.
     A batch with two rows of one series is refused, since the first would have to be known to forecast the second; pass
-    ``previous`` if it was. Within a stream without batches, outcomes of other series at the same time are learned one
-    by one: that is 002's single-timeseries setting, which peeks at one state's week for the next state's.
+    ``previous`` if it was. Columns of pandas with the same index in another order are refused, and so is a ``y`` whose
+    dates run backwards. Within a stream without batches, outcomes of other series at the same time are learned one by
+    one: that is 002's single-timeseries setting, which peeks at one state's week for the next state's. Outcomes of
+    forecasts several steps ahead come later than such a stream learns them: forecast and learn these in a loop of your
+    own, and pass what was said to :meth:`ParityStream.judge`.
     Guarantee: none; a forecast whose quantiles are calibrated can be wrong about parity at every probability (002
     section 7.1.1), which is why it is calibrated by an online forecaster.
     Cost: one evaluation of the laws, one sort of the series.
@@ -285,107 +296,52 @@ def parity_stream(
     0.309
     >>> ops = ops.learn_one(decrease, 9.1 <= yesterday)
     """
-    values = _values(y, "y")
-    numbers = None if batch is None else _numbered(batch, len(values))
-    before = _previous(values, previous, by, numbers)
+    values = read_values(y, "y")
+    same_order(y=y, forecast=forecast, previous=previous, by=by, batch=batch)
+    refuse_newest_first(y)
+    numbers = None if batch is None else numbered(batch, len(values))
+    before = values_before(values, previous, by, numbers)
     base, scores = _probabilities(forecast, before)
     kept = np.flatnonzero(~(np.isnan(values) | np.isnan(before) | np.isnan(scores)))
     if not len(kept):
         raise InputError("no row has a forecast, an outcome and a value before it: there is nothing to compare")
     outcomes = (values[kept] <= before[kept]).astype(np.float64)
     batches = None if numbers is None else np.unique(numbers[kept], return_inverse=True)[1].astype(np.intp)
-    return ParityStream(scores[kept], outcomes, batches, kept, len(values), base, values)
+    return ParityStream(scores[kept], outcomes, batches, kept, len(values), base, values, before[kept])
 
 
 def _probabilities(forecast: Any, before: Floats) -> tuple[Predictive | None, Floats]:
     """The laws, if there are any, and their probabilities of at most the values before."""
-    base: Predictive | None = None
-    if isinstance(forecast, Predictive | type) or callable(forecast) or callable(getattr(forecast, "cdf", None)):
-        base = as_predictive(forecast, len(before))
-    elif is_matrix(forecast):
-        as_predictive(forecast, len(before))  # which says what to make of a table
+    found: Predictive | Floats | None
+    if (
+        forecast is None
+        or isinstance(forecast, Predictive | str)
+        or callable(forecast)
+        or callable(getattr(forecast, "cdf", None))
+        or is_matrix(forecast)
+    ):
+        found = as_predictive(forecast, len(before))  # which refuses text and tables, and says what to make of them
     else:
-        found = np.asarray(check_scores(forecast, "probability"), dtype=np.float64)
-    rows = len(found if base is None else base)
-    if rows != len(before):
-        raise InputError(f"forecast has {rows} rows but y has {len(before)}: pass one for each")
-    if base is None:
+        found = _chances(forecast)
+    if found is None:
+        raise InputError(
+            "forecast must be a predictive distribution, or a probability in [0, 1] for each row, and a point forecast "
+            f"is neither: {LAWS}"
+        )
+    if len(found) != len(before):
+        raise InputError(f"forecast has {len(found)} rows but y has {len(before)}: pass one for each")
+    if not isinstance(found, Predictive):
         return None, found
     known = ~np.isnan(before)
     filled = np.where(known, before, before[known][0] if known.any() else 0.0)  # a user's function may choke on NaN
-    return base, np.where(known, base.cdf(filled), np.nan)
+    return found, np.where(known, found.cdf(filled), np.nan)
 
 
-def _previous(values: Floats, previous: Any, by: Any, batches: NDArray[np.intp] | None) -> Floats:
-    if previous is not None:
-        if by is not None:
-            raise InputError("previous and by were both given: pass previous values, or the series to find them in")
-        found = _values(previous, "previous")
-        if len(found) != len(values):
-            raise InputError(f"previous has {len(found)} rows but y has {len(values)}: pass one for each")
-        return found
-    series = np.zeros(len(values), dtype=np.intp) if by is None else _series(by, len(values))
-    order = np.argsort(series, kind="stable")
-    follows = np.diff(series[order]) == 0
-    if batches is not None and (follows & (np.diff(batches[order]) == 0)).any():
-        raise InputError(
-            "batch holds two rows of one series, so that the first is not known when the second is forecast: "
-            "use smaller batches, say by which series rows are compared, or pass previous"
-        )
-    out = np.full(len(values), np.nan)
-    out[order[1:][follows]] = values[order[:-1][follows]]
-    return out
-
-
-def _values(column: ArrayLike, name: str) -> Floats:
-    found = np.asarray(read_floats(column, name), dtype=np.float64)
-    if np.isinf(found).any():
-        raise InputError(f"{name} holds an infinite value: pass NaN where a value is missing")
-    return found
-
-
-def _series(by: Any, n: int) -> NDArray[np.intp]:
-    codes = read_keys(by, "by").codes
-    if codes.shape != (n,):
-        raise InputError(f"by has {len(codes)} rows but y has {n}: pass one series for each")
-    if (codes < 0).any():
-        raise InputError("by has missing values: leave these rows out, or name their series")
-    return codes
-
-
-def _numbered(batch: Any, n: int) -> NDArray[np.intp]:
-    """Batches by number, in the order in which they come; any values do, dates too."""
-    items = read_column(batch, "batch").tolist()
-    if len(items) != n:
-        raise InputError(f"batch has {len(items)} rows but y has {n}: pass one for each")
-    places: dict[Any, int] = {}
+def _chances(column: Any) -> Floats | None:
+    """A column of probabilities, NaN where one is missing; None if it is none."""
     try:
-        if any(item is None or item != item for item in items):  # NaN equals nothing, and pandas' NA refuses to say
-            raise TypeError
-        codes = np.array([places.setdefault(item, len(places)) for item in items], dtype=np.intp)
-    except TypeError:
-        raise InputError("batch has missing values, or such as cannot be told apart: leave these rows out") from None
-    if (np.diff(codes) < 0).any():
-        raise InputError("batch has rows that do not stand together: sort the rows by time first")
-    back = _goes_back(list(places))
-    if back is not None:
-        raise InputError(
-            f"batch goes back in time at row {int(np.argmax(codes == back))} (counted from 0), from "
-            f"{list(places)[back - 1]!r} to {list(places)[back]!r}: sort the rows by time first"
-        )
-    return codes
-
-
-def _goes_back(values: list[Any]) -> int | None:
-    """Place of the first value below the one before it, where values have an order in time."""
-    texts = [str(value) for value in values]
-    if any(isinstance(value, str) for value in values) and not (
-        len(set(map(len, texts))) == 1 and all(map(ISO.fullmatch, texts))
-    ):
-        return None
-    try:
-        return next((i for i, (a, b) in enumerate(pairwise(values), start=1) if b < a), None)
-    except TypeError:  # no order, or not the same one for all
+        return np.asarray(check_scores(column, "probability"), dtype=np.float64)
+    except InputError:
         return None
 
 

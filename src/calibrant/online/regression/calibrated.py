@@ -15,7 +15,8 @@ from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.limits import SLACK, changed
+from calibrant.online.limits import MOST_CLAMP, SLACK, changed, real, whole, yes_no
+from calibrant.online.regression.factors import absorb, diagonal, dot, solve
 from calibrant.online.regression.families import (
     FAMILIES,
     LARGEST_SIZE,
@@ -27,11 +28,14 @@ from calibrant.online.regression.families import (
     line_fixed_point,
     own_values,
 )
-from calibrant.online.regression.group_features import group_features
+from calibrant.online.regression.group_features import feature_names, group_features, row_features
 from calibrant.online.regression.promise import Promised
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 """From a forecast, a score and features to values in [-1, 1], continuous in the forecast."""
+
+MOST_REGRESSORS = 2_000
+"""Each row of so many takes about half a second."""
 
 JUMP = 1e-6
 """A fixed point that is missed by more than this has no continuous function behind it."""
@@ -41,7 +45,7 @@ OWN = "own"
 
 
 class CalibratedRegression(Forecaster):
-    r"""A score and group memberships in, a probability that is calibrated on every group out, whoever picks outcomes.
+    r"""A score and memberships of groups in, a probability out that is unbiased on every group, whoever picks outcomes.
 
     .. math:: \theta_t = \operatorname*{argmin}_\theta \sum_{\tau < t} (\theta \cdot f_\tau(p_\tau) - y_\tau)^2
               + \|\theta - \theta_0\|^2, \qquad p_t = \operatorname{clip}(\theta_t \cdot f_t(p_t)),
@@ -51,36 +55,48 @@ class CalibratedRegression(Forecaster):
     the score as it is, or zero without it. That p is among the regressors makes the errors :math:`p_t - y_t` nearly
     orthogonal to every :math:`f_i`, which plain ridge regression does not (001, footnote 1).
 
+    What is promised of a group is its SUM of errors: as many events as were forecast, up to the bound. It is not that
+    forecasts of 0.2 come true in two of ten rows of the group, and of 0.8 in eight: forecasts that are too high here
+    and too low there cancel. That is asked for by ``each_feature=True`` with hats or polynomials.
+
     Parameters
     ----------
     n_features
-        Length of the features of a row: memberships of groups, which may overlap, or other numbers in [-1, 1]. They
-        are read in their order, also those of a frame, whose names are not looked at.
+        Features of a row, memberships of groups, which may overlap, or other numbers in [-1, 1]: how many there are, or
+        what they are called. With names, columns of a frame and entries of a mapping are found by them, in any order
+        and among others; lists and arrays are in the order of the names, and so are frames of many rows that reach it
+        through another forecaster. With a number all are read in their order, also those of a frame.
     test_functions
         ``"features"``: unbiased on all rows, on each feature, and against the score and the forecast.
-        ``"polynomials"``: also against polynomials of the forecast up to degree ``size``. ``"hats"``: also against
-        ``size`` hats on [0, 1], a continuous kind of bins. Or a function of (forecast, score, features) that returns
+        ``"polynomials"``: also against polynomials of the forecast up to degree ``size``. ``"hats"``: also against hats
+        on [0, 1], a continuous kind of bins. Or a function of (forecast, score, features) that returns
         ``size`` numbers in [-1, 1] and is continuous in the forecast.
     size
-        Functions of the family, at most 64; 1, 4 and 16 unless told.
+        Functions of the family, of which the first is the forecast itself, at most 64; 1, 4 and 16 unless told.
     each_feature
-        Whether every function of the forecast is also asked for on each feature: calibrated inside each group.
+        Whether every function of the forecast is also asked for on each feature: with hats or polynomials, calibrated
+        inside each group at each level of the forecast. It costs ``n_features * size`` more regressors.
     growing
         Whether the functions come one by one, as many as the cube root of the rows, up to ``size``.
     include_score
         Whether the score is a regressor, at which the regression starts. Without it, the score is not looked at.
+    clamp
+        Forecasts are held this far from 0 and 1, at most 0.25.
 
     Notes
     -----
     Features are checked on every row: as many as told, none missing, each in [-1, 1]. Outcomes may lie anywhere in
-    [0, 1]. Equal and constant features do no harm. Forecasts have no draws: the same rows give the same numbers. They
-    are cut at 0 and 1 and may lie there, where the log loss is infinite: judge them by the Brier score.
+    [0, 1]. Equal and constant features do no harm. Forecasts have no draws: the same rows give the same numbers. A
+    line is cut at 0 and 1, so that forecasts of exactly 0 and 1 occur, from the second row on, where the log loss is
+    infinite: judge them by the Brier score, or pass ``clamp=0.001``.
 
     Guarantee: on every sequence, chosen by anyone who sees each forecast, after every row T and for each test function
-    i, :math:`|\sum_t f_{t,i} (p_t - y_t)| \le \sqrt{\tau_i (c + n \ln(T + 1))}`, where
-    :math:`\tau_i = 1 + \sum_t f_{t,i}^2`, n counts the regressors, and c is 2 with the score and 1 without; and with
-    the score the sum of squared errors is at most :math:`n \ln(T + 1)` above that of the score. It supposes that each
-    outcome is learned before the next forecast. Proof: docs/certificates/regression.md.
+    i, :math:`|\sum_t f_{t,i} (p_t - y_t)| \le \sqrt{\tau_i (c + n \ln(T + 1) + \kappa^2 T)}`, where
+    :math:`\tau_i = 1 + \sum_t f_{t,i}^2`, n counts the regressors, :math:`\kappa` is the clamp, and c is 2 with the
+    score and 1 without; for score and forecast 1 is added on the right. With the score the sum of squared errors is at
+    most :math:`n \ln(T + 1) + \kappa^2 T` above that of the score. It supposes that each outcome is learned before the
+    next forecast; where outcomes come late, it is about forecasts made anew when each is learned, not about those that
+    were said. Proof: docs/certificates/regression.md.
     Cost: O(n^2) per row and numbers kept, however long the stream: the factors L D L' of the matrix, with the
     right-hand side as a last row, are updated by rank one without subtraction in D.
     Reference: 001 Algorithm 2, Theorem 3.3, Corollary 4.1 and sections III.C, IV.A; Gill et al. 1974, method C1.
@@ -94,40 +110,61 @@ class CalibratedRegression(Forecaster):
     ...     regression = regression.learn_one(0.5, t % 2, [1 - t % 2, t % 2])
     >>> round(regression.predict_one(0.5, [1, 0]), 2), round(regression.predict_one(0.5, [0, 1]), 2)
     (0.0, 1.0)
+
+    With names, and what is promised of 5,000 rows in a stream of 20,000:
+
+    >>> regression = CalibratedRegression(["north", "mobile"]).learn_one(0.5, 1, {"mobile": 1, "north": 0})
+    >>> promise = regression.certificate(20_000, group_rows=5_000)
+    >>> print(f"{promise.bound:.1f} events, {promise.rate:.4f} of the group")
+    507.6 events, 0.1015 of the group
     """
 
     bounded_outcomes: ClassVar[bool] = True
 
     def __init__(
         self,
-        n_features: int = 0,
+        n_features: int | Sequence[str] = 0,
         *,
         test_functions: str | OwnFunctions = "features",
         size: int | None = None,
         each_feature: bool = False,
         growing: bool = False,
         include_score: bool = True,
+        clamp: float = 0.0,
     ) -> None:
-        self.n_features, self.test_functions = _whole(n_features, "n_features", 0), test_functions
+        #: What the features are called, if they have names.
+        self.feature_names: tuple[str, ...] = ()
+        if isinstance(n_features, int | np.integer):
+            self.n_features = whole("n_features", n_features, 0, MOST_REGRESSORS)
+        else:
+            self.feature_names = feature_names(n_features)
+            self.n_features = len(self.feature_names)
+        self.test_functions, self.clamp = test_functions, real("clamp", clamp, 0.0, MOST_CLAMP)
         own = callable(test_functions)
         if test_functions == OWN:
             raise InputError(
                 "the state is of test_functions of your own, which no state can hold: build the forecaster with them, "
                 "then call its restore(state)"
             )
-        if not own and test_functions not in FAMILIES:
+        if not own and not (isinstance(test_functions, str) and test_functions in FAMILIES):
             raise InputError(
                 f"test_functions must be one of {', '.join(FAMILIES)}, or a function, not {test_functions!r}"
             )
         if own and (size is None or each_feature or growing):
             raise InputError("size must be told with test_functions of your own, and each_feature and growing left out")
-        self.size = _whole(SIZES[str(test_functions)] if size is None else size, "size", 1)
-        if self.size > (1 if test_functions == "features" else LARGEST_SIZE):
-            raise InputError(f"size must be at most {LARGEST_SIZE}, and 1 for features, not {size!r}")
-        self.each_feature, self.growing, self.include_score = bool(each_feature), bool(growing), bool(include_score)
+        self.size = whole("size", SIZES[str(test_functions)] if size is None else size, 1, LARGEST_SIZE)
+        if self.size > 1 and test_functions == "features":
+            raise InputError(f"size must be 1, or left out, for test_functions='features', not {size!r}")
+        self.each_feature, self.growing = yes_no("each_feature", each_feature), yes_no("growing", growing)
+        self.include_score = yes_no("include_score", include_score)
         # Functions of the forecast, of which the first is the forecast itself.
         self._n_functions = self.size + own
         self._n = self._regressors(self._n_functions)
+        if self._n > MOST_REGRESSORS:
+            raise InputError(
+                f"n_features asks for {self._n:,} regressors, and {MOST_REGRESSORS:,} are the most, as a row costs "
+                "their square: take fewer features, or fewer test functions of each"
+            )
         self._clear()
 
     def _regressors(self, functions: int) -> int:
@@ -154,26 +191,26 @@ class CalibratedRegression(Forecaster):
 
     def learn_one(self, score: float, label: float, features: Any = None) -> Self:
         """Learn one outcome."""
-        self._step(self._score(score), self._label(label), self._one(features))
+        self._take_in(self._score(score), self._label(label), self._one(features))
         return self
 
     def _forecast(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
         """The fixed point, and the values of the functions of the forecast there."""
-        functions = self._functions(s, xs)
+        functions, clamp = self._functions(s, xs), self.clamp
         level, slopes = self._collapsed(s, xs)
         if self._n_functions == 1:
-            p = line_fixed_point(level, slopes[0])
+            p = line_fixed_point(level, slopes[0], clamp)
             return p, [p]
 
         def value(q: float) -> float:
-            return level + _dot(slopes, functions(q))
+            return level + dot(slopes, functions(q))
 
         if self.test_functions == "hats":  # of which k are linear between the points of the next power of two
-            p = kinked_fixed_point(value, 1 << (self._active - 1).bit_length())
+            p = kinked_fixed_point(value, 1 << (self._active - 1).bit_length(), clamp)
         else:
-            p = fixed_point(value)
+            p = fixed_point(value, clamp)
         values = functions(p)
-        if callable(self.test_functions) and abs(clip(level + _dot(slopes, values)) - p) > JUMP:
+        if callable(self.test_functions) and abs(clip(level + dot(slopes, values), clamp) - p) > JUMP:
             raise InputError(f"test_functions must be continuous in the forecast, and they jump at {p:.6g}")
         return p, values
 
@@ -191,13 +228,13 @@ class CalibratedRegression(Forecaster):
     def _collapsed(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
         """The regression on this row as a constant and one coefficient for each function of the forecast."""
         theta, d, k = self._theta, self.n_features, self._n_functions
-        level = _dot(theta, xs) + theta[self._n - 2 - self.include_score]
+        level = dot(theta, xs) + theta[self._n - 2 - self.include_score]
         if self.include_score:
             level += (1.0 + theta[-2]) * s
         own = d + (d * k if self.each_feature else 0)
         slopes = [theta[-1], *theta[own : own + k - 1]]
         if self.each_feature:
-            slopes = [b + _dot(theta[d + j * d : d + (j + 1) * d], xs) for j, b in enumerate(slopes)]
+            slopes = [b + dot(theta[d + j * d : d + (j + 1) * d], xs) for j, b in enumerate(slopes)]
         return level, slopes
 
     def _regress(self, s: float, xs: list[float], values: list[float]) -> list[float]:
@@ -206,45 +243,28 @@ class CalibratedRegression(Forecaster):
         products = [x * v for v in values for x in xs] if self.each_feature else []
         return xs + products + values[1:] + ([1.0, s] if self.include_score else [1.0]) + [values[0]]
 
-    def _step(self, s: float, y: float, xs: list[float]) -> float:
+    def _step(self, score: float, label: float, features: Any = None) -> float:
+        return self._take_in(score, label, self._one(features))
+
+    def _take_in(self, s: float, y: float, xs: list[float]) -> float:
         """Learn a row; the forecast made before."""
         p, values = self._forecast(s, xs)
         row = self._regress(s, xs, values)
         error = p - y
         self._errors = [e + error * f for e, f in zip(self._errors, row, strict=True)]
-        share = self._absorb([*row, y - s if self.include_score else y])
+        share = absorb(self._pivots, self._columns, [*row, y - s if self.include_score else y])
         self._spent += error * error * (1.0 - share)
-        self._solve()
+        self._theta = solve(self._columns)
         self._seen += 1
         return p
-
-    def _absorb(self, v: list[float]) -> float:
-        """Add v v' to the matrix; 1 / (1 + f' A^-1 f), the share of the squared error that was not to be avoided."""
-        pivots, columns, alpha = self._pivots, self._columns, 1.0
-        for j, before in enumerate(pivots):
-            first, v = v[0], v[1:]
-            if first == 0.0:
-                continue
-            pivots[j] = after = before + alpha * first * first
-            beta = alpha * first / after
-            alpha *= before / after
-            v = [x - first * c for x, c in zip(v, columns[j], strict=True)]
-            columns[j] = [c + beta * x for x, c in zip(v, columns[j], strict=True)]
-        return alpha
-
-    def _solve(self) -> None:
-        """The coefficients, from the last row of the factors by substitution."""
-        theta: list[float] = []
-        for column in reversed(self._columns):
-            theta.insert(0, column[-1] - _dot(column, theta))
-        self._theta = theta
 
     # -------------------------------------------------------------------------------------------------- many rows
 
     def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
         """Probabilities of many rows, all from what was learned so far."""
         xs = self._scores(scores).tolist()
-        return np.array([self._forecast(x, f)[0] for x, f in zip(xs, self._all(features, len(xs)), strict=True)])
+        rows = zip(xs, self._all(features, len(xs), scores), strict=True)
+        return np.array([self._forecast(x, f)[0] for x, f in rows], dtype=np.float64)
 
     def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
         """Learn outcomes in their order."""
@@ -254,14 +274,14 @@ class CalibratedRegression(Forecaster):
     def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
         """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
         xs, ys = self._scores(scores).tolist(), self._labels(labels, scores).tolist()
-        rows = zip(xs, ys, self._all(features, len(xs)), strict=True)
-        return np.array([self._step(x, y, f) for x, y, f in rows], dtype=np.float64)
+        rows = zip(xs, ys, self._all(features, len(xs), scores), strict=True)
+        return np.array([self._take_in(x, y, f) for x, y, f in rows], dtype=np.float64)
 
     def _one(self, features: Any) -> list[float]:
-        return group_features(None if features is None else [features], 1, self.n_features)[0]
+        return row_features(features, self.n_features, self.feature_names)
 
-    def _all(self, features: Any, n: int) -> list[list[float]]:
-        return group_features(features, n, self.n_features)
+    def _all(self, features: Any, n: int, scores: ArrayLike) -> list[list[float]]:
+        return group_features(features, n, self.n_features, self.feature_names, scores)
 
     # ------------------------------------------------------------------------------------------------ what it promises
 
@@ -269,8 +289,12 @@ class CalibratedRegression(Forecaster):
     def errors(self) -> Floats:
         r""":math:`\sum_t f_{t,i} (p_t - y_t)` of each test function so far; the first ``n_features`` are the features'.
 
-        After these come products of the functions of the forecast with the features (if asked for), those functions
-        themselves, the constant, the score (if included) and the forecast.
+        In events: 12 says that 12 more were forecast in the group than were seen. After the features come products of
+        the functions of the forecast with the features (if asked for), those functions themselves, the constant (all
+        rows), the score (if included) and the forecast.
+
+        :math:`p_t` is the forecast at the moment when row t is learned. With late outcomes it is not what was said, of
+        which the errors may be several times larger: sum those from your own record of what was said.
         """
         return np.array(self._errors)
 
@@ -278,14 +302,12 @@ class CalibratedRegression(Forecaster):
     def bounds(self) -> Floats:
         r"""What the absolute :attr:`errors` cannot exceed, from the rows so far.
 
-        :math:`\sqrt{\tau_i (c + v)}` with :math:`v = \sum_t (p_t - y_t)^2 q_t / (1 + q_t)`,
-        :math:`q_t = f_t \cdot A_{t-1}^{-1} f_t`, which is never above :math:`n \ln(T + 1)`.
+        :math:`\sqrt{\tau_i (c + v + \kappa^2 T)}` with :math:`v = \sum_t (p_t - y_t)^2 q_t / (1 + q_t)`,
+        :math:`q_t = f_t \cdot A_{t-1}^{-1} f_t`, which is never above :math:`n \ln(T + 1)`; 1 more for score and
+        forecast. Like the errors they are about forecasts at the moment of learning, not about what was said before.
         """
-        squares = np.zeros(self._n)
-        for j, (pivot, column) in enumerate(zip(self._pivots, self._columns, strict=True)):
-            squares[j] += pivot
-            squares[j + 1 :] += pivot * np.square(column[:-1])
-        found = np.sqrt(squares * (self._start + self._spent))
+        squares = diagonal(self._pivots, self._columns)
+        found = np.sqrt(squares * (self._start + self._spent + self._inexact(self._seen)))
         # For score and forecast a linear term is left, which is worth 1: see docs/certificates/regression.md.
         found[self._n - 1 - self.include_score :] += 1.0
         return found
@@ -295,21 +317,40 @@ class CalibratedRegression(Forecaster):
         """Squared distance from where the regression starts to the forecast itself."""
         return 2.0 if self.include_score else 1.0
 
+    def _inexact(self, rows: int) -> float:
+        """What forecasts that are held off 0 and 1, or that miss the fixed point by JUMP, may add to squared errors."""
+        return (self.clamp * self.clamp + (2.0 * JUMP if callable(self.test_functions) else 0.0)) * rows
+
     def certificate(self, n_rows: int | None = None, group_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """What is promised after ``n_rows`` rows (default: those learned), or of a feature that is 1 in some of them.
+        """What is promised after ``n_rows`` rows (default: those learned), or of a group that has some of them.
 
         Parameters
         ----------
         n_rows
             Rows of the stream.
         group_rows
-            Rows in a group that is one of the features. Without it, the promise is on all rows, on every feature, and
-            on every test function, of which the first is the forecast itself. Groups that are no features have none.
+            Rows in a group that is one of the features. The bound, in events, grows as the root of it: it is for groups
+            of so many rows and of fewer, of which it is a larger share, and not for larger ones. Without it, the
+            promise is on all rows, on every feature, and on every test function, of which the first is the forecast
+            itself. Groups that are no features have none.
+
+        Notes
+        -----
+        It is about the sum of errors of the forecasts made when each outcome is learned. With late outcomes these are
+        not the forecasts that were said, of which nothing is promised.
         """
         rows = self._check_rows(n_rows)
         active = active_functions(max(rows - 1, 0), self._n_functions) if self.growing else self._n_functions
-        spend = self._start + self._regressors(active) * math.log1p(rows)
-        told = Promised(self.n_features, active, self.each_feature, callable(self.test_functions))
+        spend = self._start + self._regressors(active) * math.log1p(rows) + self._inexact(rows)
+        told = Promised(
+            self.n_features,
+            self.feature_names,
+            active,
+            products=self.each_feature,
+            growing=self.growing,
+            own=callable(self.test_functions),
+            learned=self._seen,
+        )
         return told.everywhere(rows, spend) if group_rows is None else told.in_groups(rows, group_rows, spend)
 
     def freeze(self) -> Map:
@@ -318,7 +359,8 @@ class CalibratedRegression(Forecaster):
         if self.n_features or self._n_functions > 1 or slopes[0] >= 1.0:
             return super().freeze()
         rise = self._collapsed(1.0, [])[0] - level
-        bends = [(at * (1.0 - slopes[0]) - level) / rise for at in (0.0, 1.0)] if rise else []
+        ends = (self.clamp, 1.0 - self.clamp)
+        bends = [(at * (1.0 - slopes[0]) - level) / rise for at in ends] if rise else []
         knots = sorted({0.0, 1.0, *(b for b in bends if 0.0 < b < 1.0)})
         return PiecewiseLinearMap(np.array(knots), self.predict_many(knots))
 
@@ -331,12 +373,13 @@ class CalibratedRegression(Forecaster):
 
     def _parameters(self) -> dict[str, Any]:
         return {
-            "n_features": self.n_features,
+            "n_features": list(self.feature_names) or self.n_features,
             "test_functions": OWN if callable(self.test_functions) else self.test_functions,
             "size": self.size,
             "each_feature": self.each_feature,
             "growing": self.growing,
             "include_score": self.include_score,
+            "clamp": self.clamp,
         }
 
     def _numbers(self) -> list[float]:
@@ -373,18 +416,4 @@ class CalibratedRegression(Forecaster):
         n = self._n
         self._seen, self._spent, self._errors = int(numbers[0]), numbers[1], numbers[2 : 2 + n]
         self._pivots, self._columns = numbers[2 + n : 2 + 2 * n], self._split(numbers)
-        self._solve()
-
-
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    """Sum of products as far as the shorter goes, from the left, so that every Python gives the same bits."""
-    total = 0.0
-    for x, y in zip(a, b, strict=False):
-        total += x * y
-    return total
-
-
-def _whole(value: int, name: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    return int(value)
+        self._theta = solve(self._columns)

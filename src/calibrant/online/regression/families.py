@@ -93,18 +93,19 @@ def active_functions(n_rows: int, size: int) -> int:
     return found
 
 
-def clip(z: float) -> float:
-    """The nearest probability."""
-    return 0.0 if z < 0.0 else 1.0 if z > 1.0 else z
+def clip(z: float, clamp: float = 0.0) -> float:
+    """The nearest probability that is so far from 0 and 1."""
+    return clamp if z < clamp else 1.0 - clamp if z > 1.0 - clamp else z
 
 
-def line_fixed_point(level: float, slope: float) -> float:
+def line_fixed_point(level: float, slope: float, clamp: float = 0.0) -> float:
     r"""A forecast p with p = clip(level + slope p), in closed form.
 
-    Below a slope of 1 the line crosses the diagonal from above, at level / (1 - slope): a crossing outside of [0, 1]
-    leaves the nearer end as fixed point. Above 1 it crosses from below, and a crossing outside leaves the farther end;
-    with a crossing inside both ends are fixed points as well, and the crossing is taken. At 1 the line runs along the
-    diagonal: above it 1 is the fixed point, below it 0, and on it every point is, so that one half is taken.
+    Below a slope of 1 the line crosses the diagonal from above, at level / (1 - slope): a crossing beyond the ends, 0
+    and 1 unless clamped, leaves the nearer end as fixed point. Above 1 it crosses from below, and a crossing beyond
+    leaves the farther end; with a crossing inside both ends are fixed points as well, and the crossing is taken. At 1
+    the line runs along the diagonal: above it the upper end is the fixed point, below it the lower, and on it every
+    point is, so that one half is taken.
 
     Examples
     --------
@@ -113,26 +114,27 @@ def line_fixed_point(level: float, slope: float) -> float:
     """
     gap = 1.0 - slope
     if gap == 0.0:
-        return 0.5 if level == 0.0 else float(level > 0.0)
-    if gap > 0.0:
-        return clip(level / gap)
+        return 0.5 if level == 0.0 else clip(float(level > 0.0), clamp)
     crossing = level / gap
-    return crossing if 0.0 <= crossing <= 1.0 else float(crossing < 0.0)
+    if gap > 0.0:
+        return clip(crossing, clamp)
+    return crossing if clamp <= crossing <= 1.0 - clamp else clip(float(crossing < clamp), clamp)
 
 
-def fixed_point(value: Function) -> float:
-    """A forecast p with p = clip(value(p)), for any continuous function, by a search that cannot leave [0, 1].
+def fixed_point(value: Function, clamp: float = 0.0) -> float:
+    """A forecast p with p = clip(value(p)), for any continuous function, by a search that cannot leave the ends.
 
-    clip(value(p)) - p is at least 0 at 0 and at most 0 at 1. Steps halve the interval and follow the chord in turns,
-    always keeping the two signs, so that 108 steps suffice whatever the function is, and a few where it is smooth.
+    clip(value(p)) - p is at least 0 at the lower end and at most 0 at the upper. Steps halve the interval and follow
+    the chord in turns, always keeping the two signs, so that 108 steps suffice whatever the function is, and a few
+    where it is smooth.
 
     Examples
     --------
     >>> round(fixed_point(lambda p: 1.0 - p * p), 6)
     0.618034
     """
-    low, high = 0.0, 1.0
-    above, below = clip(value(low)), clip(value(high)) - 1.0
+    low, high = clamp, 1.0 - clamp
+    above, below = clip(value(low), clamp) - low, clip(value(high), clamp) - high
     chord = False
     while high - low > NARROW:
         p = 0.5 * (low + high)
@@ -140,7 +142,7 @@ def fixed_point(value: Function) -> float:
             q = low + (high - low) * above / (above - below)
             p = q if low < q < high else p
         chord = not chord
-        g = clip(value(p)) - p
+        g = clip(value(p), clamp) - p
         if -CLOSE <= g <= CLOSE:
             return p
         if not low < p < high:
@@ -152,7 +154,7 @@ def fixed_point(value: Function) -> float:
     return low if above <= -below else high
 
 
-def kinked_fixed_point(value: Function, pieces: int) -> float:
+def kinked_fixed_point(value: Function, pieces: int, clamp: float = 0.0) -> float:
     """A forecast p with p = clip(value(p)), for a function that is linear between the points k / pieces.
 
     Points are halved like the interval of :func:`fixed_point`, and the piece that is left has a closed form.
@@ -163,19 +165,21 @@ def kinked_fixed_point(value: Function, pieces: int) -> float:
     0.3
     """
     low, high = 0, pieces
-    above, below = value(0.0), value(1.0) - 1.0
+    above, below = value(clamp) - clamp, value(1.0 - clamp) - (1.0 - clamp)
     while high - low > 1:
         middle = (low + high) // 2
-        gap = value(middle / pieces) - middle / pieces
+        point = clip(middle / pieces, clamp)
+        gap = value(point) - point
         if gap > 0.0:
             low, above = middle, gap
         else:
             high, below = middle, gap
-    if above <= 0.0:  # at 0 alone, which the cut makes a fixed point
-        return low / pieces
-    if below >= 0.0:  # at 1, or a point that is fixed
-        return high / pieces
-    return clip((low + above / (above - below)) / pieces)
+    left, right = clip(low / pieces, clamp), clip(high / pieces, clamp)
+    if above <= 0.0:  # at the lower end alone, which the cut makes a fixed point
+        return left
+    if below >= 0.0:  # at the upper end, or a point that is fixed
+        return right
+    return clip(left + (right - left) * above / (above - below), clamp)
 
 
 def own_values(found: Sequence[float], size: int) -> list[float]:

@@ -1,29 +1,59 @@
-"""Features of a row: memberships of groups, or other numbers in [-1, 1]."""
+"""Features of a row: memberships of groups, or other numbers in [-1, 1], by their names or in their order."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from calibrant.arrays import InputError
+from calibrant.arrays.class_names import first_names
 from calibrant.arrays.columns import read_floats
+from calibrant.arrays.keys import key_text
 from calibrant.numerics import Floats
+from calibrant.online.inputs import refuse_unpaired
 
 
-def group_features(features: Any, n: int, d: int) -> list[list[float]]:
-    """Rows of d features for n scores, in the order of the groups.
+def feature_names(given: Any) -> tuple[str, ...]:
+    """Names of features as text, in their order.
+
+    Examples
+    --------
+    >>> feature_names(["north", "mobile"])
+    ('north', 'mobile')
+    """
+    names: list[str] = []
+    if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes):
+        names = [_text(name) for name in given]
+    elif not isinstance(given, str | bytes) and hasattr(given, "tolist"):  # an index of pandas
+        names = [_text(name) for name in given.tolist()]
+    if not names or "" in names:
+        raise InputError(f"n_features must be a whole number of at least 0, or the names of features, not {given!r}")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"n_features names {twice!r} twice: give each feature a name of its own")
+    return tuple(names)
+
+
+def group_features(
+    features: Any, n: int, d: int, names: tuple[str, ...] = (), scores: object = None
+) -> list[list[float]]:
+    """Rows of d features for n scores: columns of a frame, or of a mapping, by the names, others in the order given.
 
     Examples
     --------
     >>> group_features([[1, 0], [1, 1]], 2, 2)
     [[1.0, 0.0], [1.0, 1.0]]
+    >>> group_features({"mobile": [1, 1], "north": [0, 1]}, 2, 2, ("north", "mobile"))
+    [[0.0, 1.0], [1.0, 1.0]]
     """
     if features is None and d == 0:
         return [[]] * n
     if features is None:
         raise InputError(f"features must be {d} numbers for each row, as n_features says; none were given")
-    found = _matrix(features, d)
+    refuse_unpaired(scores, features, "features")
+    found = _named_matrix(features, names) if _has_names(features) and names else _matrix(features, d)
     if found.ndim == 2 and found.shape[1] == d and len(found) != n:
         raise InputError(f"features has {len(found):,} rows but scores has {n:,}: pass one for each")
     if found.shape != (n, d):
@@ -36,14 +66,63 @@ def group_features(features: Any, n: int, d: int) -> list[list[float]]:
     return rows
 
 
+def row_features(features: Any, d: int, names: tuple[str, ...] = ()) -> list[float]:
+    """The same for one row; a mapping and a row of a pandas frame have names.
+
+    Examples
+    --------
+    >>> row_features({"mobile": 1, "north": 0}, 2, ("north", "mobile"))
+    [0.0, 1.0]
+    """
+    table: Any = None if features is None else [features]
+    if isinstance(features, Mapping):
+        table = {name: [value] for name, value in features.items()}
+    elif names and getattr(features, "ndim", 0) == 1 and hasattr(features, "index"):  # a row of a pandas frame
+        table = {name: [value] for name, value in zip(features.index, features, strict=True)}
+    return group_features(table, 1, d, names)[0]
+
+
+def _has_names(features: Any) -> bool:
+    if hasattr(features, "collect"):
+        raise InputError("features is a table that is not in memory: collect it first")
+    return isinstance(features, Mapping) or hasattr(features, "columns") or hasattr(features, "column_names")
+
+
+def _named_matrix(features: Any, names: tuple[str, ...]) -> Floats:
+    """The columns that are named, in the order of the names; others may be there."""
+    given = features if isinstance(features, Mapping) else getattr(features, "column_names", None) or features.columns
+    found = [_text(name) for name in given]
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(f"features lacks {first_names(missing)}, which n_features names: it has {first_names(found)}")
+    twice = [name for name in names if found.count(name) > 1]
+    if twice:
+        raise InputError(f"features has two columns {twice[0]!r}: rename one of them")
+    as_given = dict(zip(found, given, strict=True))
+    columns = [read_floats(features[as_given[name]], f"the feature {name!r}") for name in names]
+    if len({len(column) for column in columns}) > 1:
+        raise InputError("features has columns of unequal length: pass one number for each row in all of them")
+    return np.column_stack(columns)
+
+
+def _text(name: Any) -> str:
+    try:
+        return key_text(name, "features") or ""
+    except InputError:  # of a column that no feature can be called like
+        return str(name)
+
+
 def _matrix(features: Any, d: int) -> Floats:
     """Numbers; missing ones, of any library, as NaN."""
+    if isinstance(features, Mapping):
+        raise InputError("features are given by name, so that n_features must name them: pass a list of names there")
     try:
         found = np.asarray(features)
         if found.dtype.kind not in "biuf":
             found = read_floats(found.reshape(-1), "features").reshape(found.shape)
-    except (TypeError, ValueError, Warning):  # rows of unequal length (a warning before numpy 1.24), text, mappings
-        raise InputError(
-            f"features must be {d} numbers for each row, a list in the order of the groups, and are none"
-        ) from None
+    except InputError as error:  # text, dates and objects, of which it names one
+        what = str(error).partition(":")[0]
+        raise InputError(f"{what}: pass {d} numbers for each row, 1 in a group and 0 outside, say") from None
+    except (TypeError, ValueError, Warning):  # rows of unequal length (a warning before numpy 1.24)
+        raise InputError(f"features has rows of unequal length: pass {d} numbers for each row") from None
     return np.asarray(found, dtype=np.float64)

@@ -1,0 +1,79 @@
+"""What calibeating forecasters share: promises, and a word where all rows lie in one bin of the expert's forecasts."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+from calibrant.arrays.errors import CalibrantWarning, warn
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.online.games.bounds import main_of
+from calibrant.online.kernel_forecaster import KernelForecaster
+from calibrant.online.kernels import SEEN
+
+ENOUGH_TO_TELL, NEARLY_ALL = 1_000.0, 0.99
+"""Rows after which a stream that fills one bin is worth a warning, and the part of them in that bin."""
+
+
+class BinnedForecaster(KernelForecaster, abstract=True):
+    """A kernel with m bins of width 1/m.
+
+    After a whole stream (``learn_many``, ``forecast_many``; single rows have no time for it) it looks whether nearly
+    all rows lie in one bin of the expert's forecasts, where all get one number, and says so once. It looks at 1,000
+    rows and at each doubling of these, also after a restart, since looking costs time in proportion to the numbers
+    held. Where warnings are errors it writes to the standard error stream instead: an exception would lose forecasts of
+    rows that are learned already.
+    """
+
+    n_bins: int
+    _look = ENOUGH_TO_TELL
+
+    def _resume(self, numbers: list[float]) -> None:
+        super()._resume(numbers)
+        self._look = self._next_look()
+
+    def _notice(self) -> None:
+        if self._held[SEEN] < self._look:
+            return
+        self._look, crowds = self._next_look(), self._crowds()
+        if max(crowds) > NEARLY_ALL * self._held[SEEN]:
+            self._look = math.inf
+            self._tell(crowds.index(max(crowds)))
+
+    def _next_look(self) -> float:
+        look = ENOUGH_TO_TELL
+        while look <= self._held[SEEN]:
+            look *= 2.0
+        return look
+
+    def _crowds(self) -> list[float]:
+        """Rows in each bin of the expert."""
+        raise NotImplementedError
+
+    def _tell(self, b: int) -> None:
+        m = self.n_bins
+        told = (
+            f"{type(self).__name__}: more than {NEARLY_ALL:.0%} of the rows lie in one bin of the expert's forecasts, "
+            f"from {b / m:g} to {(b + 1) / m:g}, and all get one number there: if they differ, use the expert alone"
+        )
+        try:
+            warn(told)
+        except CalibrantWarning:
+            sys.stderr.write(f"{told}\n")
+
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
+        """The main promise on the first ``n_rows`` rows since it was new (default: those learned), if it says anything.
+
+        It is on the calibration error in bins of width epsilon where the forecaster has such a promise. Sharpness is
+        all that :class:`Tracking` promises: there is none on its calibration error, which :class:`Hedging` has.
+        """
+        return main_of(self._promises(self._check_rows(n_rows))[0])
+
+    def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
+        """All promises on these rows that say something, the main one first: all these quantities are at most 1."""
+        return tuple(each for each in self._promises(self._check_rows(n_rows)) if each.bound < 1.0)
+
+    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+        """All promises after n rows, the main one first, whether they say something or not."""
+        raise NotImplementedError

@@ -1,0 +1,129 @@
+"""The columns of a series or a panel of them: values, the value before each row, batches, and whether rows match."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import read_column, read_floats, refuse_other_order
+from calibrant.arrays.keys import read_keys
+from calibrant.numerics import Floats
+
+ISO = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?)?)?|-?W\d\d|-?Q[1-4])?")
+"""Text whose order is that of time: dates, hours, weeks and quarters."""
+
+
+def read_values(column: ArrayLike, name: str) -> Floats:
+    """Values of a series, NaN where one is missing; not whether it fell, and nothing infinite."""
+    raw = read_column(column, name)
+    if raw.dtype.kind == "b" or (raw.dtype.kind == "O" and any(isinstance(x, bool | np.bool_) for x in raw)):
+        raise InputError(f"{name} holds True and False: pass the series itself, and its falls are found here")
+    found = np.asarray(read_floats(raw, name), dtype=np.float64)
+    if np.isinf(found).any():
+        raise InputError(f"{name} holds an infinite value: pass NaN where a value is missing")
+    return found
+
+
+def values_before(values: Floats, previous: Any, by: Any, batches: NDArray[np.intp] | None) -> Floats:
+    """The value before each row, as given, or from the row before in the same series; NaN where there is none."""
+    if previous is not None:
+        if by is not None:
+            raise InputError("previous and by were both given: pass previous values, or the series to find them in")
+        found = read_values(previous, "previous")
+        if len(found) != len(values):
+            raise InputError(f"previous has {len(found)} rows but y has {len(values)}: pass one for each")
+        return found
+    series = np.zeros(len(values), dtype=np.intp) if by is None else _series(by, len(values))
+    order = np.argsort(series, kind="stable")
+    follows = np.diff(series[order]) == 0
+    if batches is not None and (follows & (np.diff(batches[order]) == 0)).any():
+        raise InputError(
+            "batch holds two rows of one series, so that the first is not known when the second is forecast: "
+            "use smaller batches, say by which series rows are compared, or pass previous"
+        )
+    out = np.full(len(values), np.nan)
+    out[order[1:][follows]] = values[order[:-1][follows]]
+    return out
+
+
+def numbered(batch: Any, n: int) -> NDArray[np.intp]:
+    """Batches by number, in the order in which they come; any values do, dates too."""
+    items = read_column(batch, "batch").tolist()
+    if len(items) != n:
+        raise InputError(f"batch has {len(items)} rows but y has {n}: pass one for each")
+    places: dict[Any, int] = {}
+    try:
+        if any(item is None or item != item for item in items):  # NaN equals nothing, and pandas' NA refuses to say
+            raise TypeError
+        codes = np.array([places.setdefault(item, len(places)) for item in items], dtype=np.intp)
+    except TypeError:
+        raise InputError("batch has missing values, or such as cannot be told apart: leave these rows out") from None
+    if (np.diff(codes) < 0).any():
+        raise InputError("batch has rows that do not stand together: sort the rows by time first")
+    back = _goes_back(list(places))
+    if back is not None:
+        raise InputError(
+            f"batch goes back in time at row {int(np.argmax(codes == back))} (counted from 0), from "
+            f"{list(places)[back - 1]!r} to {list(places)[back]!r}: sort the rows by time first"
+        )
+    return codes
+
+
+def index_of(*columns: Any) -> Any:
+    """The index of the first column that has one, as those of pandas do; a list's method of that name is none."""
+    found = (getattr(column, "index", None) for column in columns)
+    return next((index for index in found if hasattr(index, "equals")), None)
+
+
+def same_order(**columns: Any) -> None:
+    """Refuse columns with the same index in another order: their rows are paired by position."""
+    indexed = [name for name, column in columns.items() if index_of(column) is not None]
+    for name in indexed[1:]:
+        try:
+            refuse_other_order(columns[indexed[0]], columns[name])
+        except InputError:
+            raise InputError(
+                f"{indexed[0]} and {name} have the same index in another order, and rows are paired by position: "
+                "sort both alike first"
+            ) from None
+
+
+def refuse_newest_first(y: Any) -> None:
+    """Refuse a series whose dates run backwards: every rise would count as a fall."""
+    index = index_of(y)
+    dates = getattr(getattr(index, "dtype", None), "kind", None) == "M"
+    if dates and index.is_monotonic_decreasing and not index.is_monotonic_increasing:
+        raise InputError("y goes back in time by the dates of its index: sort all columns by time first")
+
+
+def _series(by: Any, n: int) -> NDArray[np.intp]:
+    codes = read_keys(by, "by").codes
+    if codes.ndim == 2 and codes.shape[1] == 1:
+        codes = codes.reshape(-1)
+    if codes.ndim == 0:
+        raise InputError(f"by must be the column with the series of each row, not {by!r}: pass by=frame[{by!r}]")
+    if codes.ndim > 1:
+        raise InputError(f"by has {codes.shape[1]} columns: pass one, such as their texts joined")
+    if len(codes) != n:
+        raise InputError(f"by has {len(codes)} rows but y has {n}: pass one series for each")
+    if (codes < 0).any():
+        raise InputError("by has missing values: leave these rows out, or name their series")
+    return codes
+
+
+def _goes_back(values: list[Any]) -> int | None:
+    """Place of the first value below the one before it, where values have an order in time."""
+    texts = [str(value) for value in values]
+    if any(isinstance(value, str) for value in values) and not (
+        len(set(map(len, texts))) == 1 and all(map(ISO.fullmatch, texts))
+    ):
+        return None
+    try:
+        return next((i for i, (a, b) in enumerate(pairwise(values), start=1) if b < a), None)
+    except TypeError:  # no order, or not the same one for all
+        return None
