@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
@@ -21,15 +20,13 @@ from calibrant.online.inputs import many_features, many_labels, many_scores, one
 from calibrant.online.kernels import SEEN, Factory, object_steps
 from calibrant.online.limits import MOST_ROWS, changed
 from calibrant.online.settings import settle
+from calibrant.online.states import are_numbers, parsed
 
 KINDS: dict[str, type[Forecaster]] = {}
 """Forecasters by the name that their states carry."""
 
 VERSION = 1
 """Of the form of states."""
-
-LARGEST = sys.float_info.max
-"""The largest number that a state may hold."""
 
 STRANGE = "state must be what a forecaster of calibrant.online wrote, and it is not"
 
@@ -138,7 +135,7 @@ class Forecaster:
 
     def restore(self, state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Self:
         """Go on from a state that an equal forecaster has written; a state that is refused changes nothing."""
-        return self._go_on(_parsed(state), "continue it by calibrant.online.resume(state)")
+        return self._go_on(parsed(state), "continue it by calibrant.online.resume(state)")
 
     def _go_on(self, state: Any, fix: str) -> Self:
         self._admit(state, fix)
@@ -155,7 +152,7 @@ class Forecaster:
             )
         self._admit_kind(state.get("forecaster"), state.get("parameters"), fix)
         numbers, below = self._unpacked(state.get("numbers")), state["experts"]
-        if len(below) != len(self.experts) or not _numeric(numbers, self._numbers()):
+        if len(below) != len(self.experts) or not are_numbers(numbers, self._numbers()):
             raise InputError("the state has not the numbers that this forecaster needs: was it cut off?")
         assert numbers is not None
         self._check(numbers)
@@ -373,7 +370,8 @@ def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Fore
     Notes
     -----
     A forecaster is looked up by its name among the classes that are loaded, those of this package and your own; nothing
-    in a state is run.
+    in a state is run. One that draws goes on with the same draws: after a crash, when some have been shown since the
+    state was written, take :meth:`Forecaster.redrawn` of it.
 
     Examples
     --------
@@ -382,17 +380,8 @@ def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Fore
     >>> resume(ops.to_json()).predict_one(0.6) == ops.predict_one(0.6)
     True
     """
-    found = _parsed(state)
+    found = parsed(state)
     return _from_parameters(found)._go_on(found, "was it changed by hand?")
-
-
-def _parsed(state: Any) -> Any:
-    if not isinstance(state, str | bytes | bytearray | memoryview):
-        return state
-    try:
-        return json.loads(bytes(state) if isinstance(state, memoryview) else state)
-    except (ValueError, RecursionError):
-        raise InputError("state must be what to_json() of a forecaster wrote, and it is no JSON") from None
 
 
 def _from_parameters(state: Any) -> Forecaster:
@@ -411,12 +400,3 @@ def _built(kind: type[Forecaster], experts: Sequence[Forecaster], parameters: An
         raise
     except (LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
         raise InputError(STRANGE) from None
-
-
-def _numeric(numbers: Any, like: list[float]) -> bool:
-    """Whether this is a list of as many finite numbers."""
-    return (
-        isinstance(numbers, list)
-        and len(numbers) == len(like)
-        and all(type(x) in (int, float) and -LARGEST <= x <= LARGEST for x in numbers)
-    )
