@@ -14,15 +14,17 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import tracemalloc
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from timeit import repeat
 
 import numpy as np
 from measure import Job, run
 from river import linear_model
 
-from calibrant.online import Aioli, Forecaster, Hedging, OnlineBeta, OnlinePlatt, Refitted, Restarting, Tracking
+from calibrant.online import Aioli, Forecaster, Hedging, OnlineBeta, OnlinePlatt, Refitted, Restarting, Tracking, resume
 
 LARGEST, LOW = 36.0, 1e-5
 SLOW = 20
@@ -92,6 +94,17 @@ def river_learning(rows: list[dict[str, float]], labels: list[float]) -> None:
         model.learn_one(row, y)
 
 
+def told_of_states(forecaster: Forecaster, times: int = 2_000) -> str:
+    """What it takes to write a state and to read it, and the memory of an object."""
+    text = forecaster.to_json()
+    write, read = (min(repeat(call, number=times)) / times * 1e6 for call in (forecaster.to_json, lambda: resume(text)))
+    tracemalloc.start()
+    kept = [resume(text) for _ in range(times)]
+    size = tracemalloc.get_traced_memory()[0] / len(kept)
+    tracemalloc.stop()
+    return f"{type(forecaster).__name__}: to_json {write:.0f} us, resume {read:.0f} us, {size / 1e3:.1f} kB in memory"
+
+
 def main() -> int:
     """Run, print, and with ``--gate`` end with 1 where a limit is broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -129,7 +142,9 @@ def main() -> int:
 
     learned = {name: make().learn_many(xs[:5_000], ys[:5_000]) for name, make in MAKERS.items()}
     learned["Restarting"] = Restarting(OnlinePlatt()).learn_many(*slow)
+    learned["Refitted, window=5_000"] = Refitted("platt", every=500, window=5_000).learn_many(xs[:5_000], ys[:5_000])
     print("\nstate as JSON, kB: " + ", ".join(f"{name} {len(f.to_json()) / 1e3:.1f}" for name, f in learned.items()))
+    print(told_of_states(learned["OnlinePlatt"]))
 
     compiled = micros["one row: river"] / micros["compiled: OnlinePlatt"]
     alone = micros["one row: river, learning alone"] / micros["compiled: OnlinePlatt"]

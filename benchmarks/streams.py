@@ -6,7 +6,8 @@ Truth is known here, so forecasts are judged by what they cost: the log loss bey
 row, in 1e-4 nats, and the mean over runs with its standard error. 0 is perfect; "as it is" is the model's own score.
 
 1. A break: scores are right for a long time, then the log-odds of events fall by 1.
-2. A new key: forecasters of 100,000 rows of all keys, then one key of 3,000 rows whose log-odds are off by N(0, 0.7).
+2. A new key: 100,000 rows of all keys, then one of 300 or 3,000 rows. Log-odds are too high by 1, and by N(0, sd) more
+   or less in each key.
 3. Rare events: the model says log-odds that are too high by 0.5, from the first row on.
 4. Late labels: outcomes come 3,000 rows after their forecasts; or events come at once and only the others late; or the
    forecast is learned in place of the score.
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from calibrant import CalibrantWarning
 from calibrant.numerics import expit
-from calibrant.online import AsIs, Forecaster, OnlineBeta, OnlinePlatt, Refitted, Restarting, Tracking, resume
+from calibrant.online import AsIs, Forecaster, Hedging, OnlineBeta, OnlinePlatt, Refitted, Restarting, Tracking, resume
 
 Floats = NDArray[np.float64]
 Costs = dict[str, list[float]]
@@ -56,7 +57,13 @@ def show(title: str, columns: Sequence[str], runs: Sequence[Costs]) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- a break
 
-AFTER = {"before": (-20_000, 0), "first 500": (0, 500), "at 5,000": (4_500, 5_000), "at 20,000": (19_500, 20_000)}
+AFTER = {
+    "before": (-20_000, 0),
+    "first 500": (0, 500),
+    "to 1,500": (500, 1_500),
+    "at 5,000": (4_500, 5_000),
+    "at 20,000": (19_500, 20_000),
+}
 FOLLOWING: Mapping[str, Callable[[], Forecaster]] = {
     "as it is": AsIs,
     "OnlinePlatt()": OnlinePlatt,
@@ -68,7 +75,8 @@ FOLLOWING: Mapping[str, Callable[[], Forecaster]] = {
     "Tracking(OnlinePlatt())": lambda: Tracking(OnlinePlatt()),
     "Tracking(OnlinePlatt(half_life=10_000))": lambda: Tracking(OnlinePlatt(half_life=10_000)),
 }
-RESTARTING = {"Restarting(OnlinePlatt())": lambda: Restarting(OnlinePlatt())}
+RESTARTING = {"Restarting(OnlinePlatt())": lambda: Restarting(OnlinePlatt()).compile()}
+"""Compiled to save time; the forecasts are the same."""
 
 
 def after_a_break(seed: int, before: int, makers: Mapping[str, Callable[[], Forecaster]]) -> Costs:
@@ -85,12 +93,27 @@ def after_a_break(seed: int, before: int, makers: Mapping[str, Callable[[], Fore
 # ----------------------------------------------------------------------------------------------------------- a new key
 
 
-def new_key(seed: int, all_keys: int = 100_000, its: int = 3_000) -> Costs:
+KEYS = {
+    "300, sd 0.7": (300, 0.7),
+    "3,000, sd 0.7": (3_000, 0.7),
+    "300, sd 0.3": (300, 0.3),
+    "3,000, sd 0.3": (3_000, 0.3),
+}
+"""Rows of the new key, and how far keys differ."""
+
+
+def new_keys(seed: int) -> Costs:
+    """Costs of the ways, for each kind of key."""
+    found = [new_key(seed, *kind) for kind in KEYS.values()]
+    return {way: [costs[way] for costs in found] for way in found[0]}
+
+
+def new_key(seed: int, its: int, sd: float, all_keys: int = 100_000) -> dict[str, float]:
     """Ways to begin a key, when all keys together have been learned."""
     rng = np.random.default_rng([2, seed])
-    scores, labels, _ = world(rng, all_keys, -3.5, np.repeat(rng.normal(0.0, 0.7, all_keys // 1_000), 1_000))
-    pooled = OnlinePlatt().learn_many(scores, labels)
-    scores, labels, truth = world(rng, its, -3.5, rng.normal(0.0, 0.7))
+    offs = np.repeat(rng.normal(-1.0, sd, all_keys // 1_000), 1_000)
+    pooled = OnlinePlatt().learn_many(*world(rng, all_keys, -3.5, offs)[:2])
+    scores, labels, truth = world(rng, its, -3.5, rng.normal(-1.0, sd))
     through = pooled.freeze().apply(scores)
     ways = {
         "as it is": scores,
@@ -99,26 +122,33 @@ def new_key(seed: int, all_keys: int = 100_000, its: int = 3_000) -> Costs:
         "OnlinePlatt(rho=1_000)": OnlinePlatt(rho=1_000).forecast_many(scores, labels),
         "the pooled map, then OnlinePlatt(rho=1_000)": OnlinePlatt(rho=1_000).forecast_many(through, labels),
     }
-    return {name: [cost(truth, said)] for name, said in ways.items()}
+    return {name: cost(truth, said) for name, said in ways.items()}
 
 
 # --------------------------------------------------------------------------------------------------------- rare events
 
 RARE_ROWS = (5_000, 20_000, 100_000)
+RATES = {"1 in 100": -4.6, "1 in 1,000": -7.0}
+"""About so many events, and the mean of the log-odds."""
 RARE: Mapping[str, Callable[[], Forecaster]] = {
     "as it is": AsIs,
     "OnlinePlatt()": OnlinePlatt,
     "OnlinePlatt(rho=1_000)": lambda: OnlinePlatt(rho=1_000),
+    "OnlinePlatt(half_life=10_000)": lambda: OnlinePlatt(half_life=10_000),
+    "OnlinePlatt(rho=1_000, half_life=30_000)": lambda: OnlinePlatt(rho=1_000, half_life=30_000),
+    "OnlinePlatt(rho=1_000, half_life=100_000)": lambda: OnlinePlatt(rho=1_000, half_life=100_000),
+    'Refitted("platt", every=500, window=5_000)': lambda: Refitted("platt", every=500, window=5_000),
     "OnlineBeta()": OnlineBeta,
+    "Hedging(OnlinePlatt())": lambda: Hedging(OnlinePlatt(), random_state=0),
     "Tracking(OnlinePlatt())": lambda: Tracking(OnlinePlatt()),
     "Tracking(OnlinePlatt(), epsilon=0.01)": lambda: Tracking(OnlinePlatt(), epsilon=0.01),
     "Tracking(OnlinePlatt(), epsilon=0.001)": lambda: Tracking(OnlinePlatt(), epsilon=0.001),
 }
 
 
-def rare(seed: int) -> Costs:
-    """Costs of all rows up to so many; about one row in a hundred is an event."""
-    scores, labels, truth = world(np.random.default_rng([3, seed]), max(RARE_ROWS), -4.6, -0.5)
+def rare(seed: int, level: float) -> Costs:
+    """Costs of all rows up to so many."""
+    scores, labels, truth = world(np.random.default_rng([3, seed]), max(RARE_ROWS), level, -0.5)
     out: Costs = {}
     for name, make in RARE.items():
         said = make().forecast_many(scores, labels)
@@ -169,11 +199,12 @@ def main() -> None:
     for before in (20_000,) if quick else (20_000, 300_000):
         title = f"1. After {before:,} rows, log-odds fall by 1; costs around the break"
         show(title, list(AFTER), [after_a_break(seed, before, FOLLOWING) for seed in runs])
-    if not quick:
-        title = "   The same after 20,000 rows"
-        show(title, list(AFTER), [after_a_break(seed, 20_000, RESTARTING) for seed in range(5)])
-    show("2. The 3,000 rows of a new key", ["all its rows"], [new_key(seed) for seed in runs])
-    show("3. Rare events, costs of the first rows", [f"{n:,}" for n in RARE_ROWS], [rare(seed) for seed in runs])
+        if not quick:
+            show("   The same", list(AFTER), [after_a_break(seed, before, RESTARTING) for seed in range(5)])
+    show("2. All rows of a new key", list(KEYS), [new_keys(seed) for seed in runs])
+    for name, level in RATES.items():
+        title = f"3. Rare events, {name}, costs of the first rows"
+        show(title, [f"{n:,}" for n in RARE_ROWS], [rare(seed, level) for seed in runs])
     show("4. Late labels, costs of 12,000 rows", ["first third", "last third"], [late(seed) for seed in runs])
     print(f"\n{time.perf_counter() - begun:.0f} s")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -40,11 +41,13 @@ sys.stderr.write(json.dumps(list(sys.modules)))
 
 
 def test_help_is_fast():
+    """By its own processor time, which others on the machine do not add to."""
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = resource.getrusage(resource.RUSAGE_CHILDREN)
         command_line("--help")
-        seconds.append(time.perf_counter() - start)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime)
     assert min(seconds) < 0.5
 
 

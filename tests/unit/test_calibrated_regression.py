@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -756,3 +757,15 @@ def test_functions_of_ones_own_pay_for_what_the_search_may_miss() -> None:
 def test_settings_that_mean_nothing_or_too_much_are_refused(given: dict[str, object], told: str) -> None:
     with pytest.raises(InputError, match=told):
         CalibratedRegression(**({"n_features": 2} | given))
+
+
+def test_a_named_tuple_is_read_by_its_names() -> None:
+    class Turned(NamedTuple):
+        new: float
+        north: float
+
+    named = CalibratedRegression(["north", "new"]).learn_many(
+        [0.5] * 4, [1, 1, 0, 0], {"north": [1, 1, 0, 0], "new": [0, 0, 1, 1]}
+    )
+    told = named.predict_one(0.3, {"north": 1, "new": 0})
+    assert named.predict_one(0.3, Turned(new=0.0, north=1.0)) == told != named.predict_one(0.3, [0.0, 1.0])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant import Calibration, InputError
+from calibrant import Calibration, ClassCalibration, InputError, online
 from calibrant.guarantees.certificates import Refusal
 from calibrant.maps import LogitAffineMap
 from calibrant.online import (
@@ -34,7 +34,8 @@ from calibrant.online import (
     TwoChoices,
     resume,
 )
-from calibrant.online.base import KINDS
+from calibrant.online.base import KINDS, own_copy
+from calibrant.online.games.draws import branch_of
 
 BINARY: dict[str, Callable[[], Forecaster]] = {
     "AsIs": AsIs,
@@ -369,3 +370,141 @@ def test_a_live_forecaster_is_no_map_to_store() -> None:
         with pytest.raises(InputError, match=r"map must be a fixed map, not .*: pass one of calibrant.maps"):
             Calibration(wrong)  # type: ignore[arg-type]
     assert isinstance(Calibration(live.freeze()).map, LogitAffineMap)
+
+
+# ------------------------------------------------------------------------------------------------- compiling, exporting
+
+
+def test_those_that_run_in_plain_python_say_so_when_they_are_to_be_compiled() -> None:
+    with pytest.raises(InputError, match="Refitted runs in plain Python"):
+        online.Refitted().compile()
+
+
+def test_wrappers_compile_the_experts_that_can_be() -> None:
+    pytest.importorskip("numba")
+    x, y = [0.2, 0.7, 0.4] * 20, [0, 1, 1] * 20
+    for make in (
+        lambda: online.MultiExpert(online.OnlinePlatt(), online.Refitted()),
+        lambda: online.Restarting(AsIs()),
+    ):
+        plain, compiled = make(), make().compile()
+        assert compiled.forecast_many(x, y).tolist() == plain.forecast_many(x, y).tolist()
+        assert isinstance(compiled.expert._held, np.ndarray)
+        assert compiled.to_json() == plain.to_json()
+
+
+def test_maps_of_several_classes_and_of_one_score_go_into_documents_of_their_own() -> None:
+    classes = online.OnlineTemperature(["cat", "dog", "bird"])
+    with pytest.raises(InputError, match=r"use ClassCalibration\(map\)"):
+        Calibration(classes.freeze())
+    with pytest.raises(InputError, match=r"pass forecaster.freeze\(\)"):
+        ClassCalibration(classes)
+    with pytest.raises(InputError, match="several classes"):
+        ClassCalibration(OnlinePlatt().freeze())
+    row = [[0.2, 0.3, 0.5]]
+    assert ClassCalibration(classes.freeze()).transform(row) == pytest.approx(classes.predict_many(row))
+
+
+def test_adapters_are_among_the_names() -> None:
+    assert {"OnlineClassifier", "RiverClassifier", "OnlinePlatt"} <= set(dir(online))
+
+
+def test_an_expert_that_others_stand_on_is_compiled_with_them() -> None:
+    pytest.importorskip("numba")
+    live = online.Tracking(AsIs()).learn_many([0.2] * 5, [0] * 5)
+    with pytest.raises(InputError, match="AsIs has another forecaster on it: compile that one"):
+        live.expert.compile()
+    live.compile().learn_many([0.2] * 5, [1] * 5)
+    assert live.expert.n_rows == live.n_rows == 10
+
+
+def test_a_kernel_that_numba_refuses_stays_as_it_was() -> None:
+    pytest.importorskip("numba")
+
+    def factory(jit: Any) -> Any:
+        @jit
+        def predict(state: Any, x: float) -> float:
+            return {"numba": ["has", 1]}.get("no", x)  # type: ignore[return-value]
+
+        @jit
+        def learn(state: Any, x: float, y: float) -> float:
+            state[0][0] += 1.0
+            return x
+
+        return predict, learn
+
+    class Untyped(online.KernelForecaster):
+        _factory = factory
+
+        def _begin(self) -> list[float]:
+            return [0.0]
+
+        def _parameters(self) -> dict[str, Any]:
+            return {}
+
+    try:
+        forecaster = Untyped()
+        with pytest.raises(InputError, match="numba cannot compile Untyped") as caught:
+            forecaster.compile()
+        assert "\n" not in str(caught.value)
+        assert forecaster.learn_one(0.25, 1).predict_one(0.25) == 0.25
+    finally:
+        KINDS.pop("Untyped")
+
+
+# ------------------------------------------------------------------------------------------------- steps of one's own
+
+
+@pytest.fixture
+def contrary() -> Any:
+    class Contrary(AsIs):
+        def predict_one(self, score: float, features: Any = None) -> float:
+            return 1.0 - super().predict_one(score)
+
+    yield Contrary
+    KINDS.pop("Contrary")
+
+
+def test_steps_of_ones_own_are_those_that_streams_and_wrappers_go_by(contrary: Any) -> None:
+    x, y = [0.99, 0.75, 0.25] * 20, [1, 0, 1] * 20
+    assert contrary().forecast_many(x, y).tolist() == [1.0 - s for s in x]
+    for make in (
+        lambda: online.MultiExpert(contrary(), AsIs()),
+        lambda: online.Restarting(contrary()),
+        lambda: online.Tracking(contrary()),
+    ):
+        streamed, row_by_row = make().forecast_many(x, y), make()
+        for p, score, label in zip(streamed.tolist(), x, y, strict=True):
+            assert row_by_row.predict_one(score) == p
+            row_by_row.learn_one(score, label)
+
+
+def test_a_row_that_one_expert_refuses_is_learned_by_none() -> None:
+    both = online.MultiExpert(OnlinePlatt(), online.CalibratedRegression(1))
+    for features in ([2.0], [np.nan], None):
+        with pytest.raises(InputError):
+            both.learn_one(0.3, 1, features)
+    assert (both.n_rows, *(expert.n_rows for expert in both.experts)) == (0, 0, 0)
+
+    def tired(p: float, s: float, xs: Any) -> list[float]:
+        if s == 0.625:
+            raise ValueError("tired")
+        return [p * p]
+
+    restarting = online.Restarting(online.CalibratedRegression(0, test_functions=tired, size=1), shortest=2, levels=2)
+    restarting.learn_many([0.25] * 9, [0, 1, 1] * 3)
+    before = [expert.n_rows for expert in restarting.experts]
+    with pytest.raises(ValueError, match="tired"):
+        restarting.learn_one(0.625, 1)
+    assert [expert.n_rows for expert in restarting.experts] == before
+
+
+def test_a_seeded_expert_keeps_its_draws_below_one_that_has_a_secret_key() -> None:
+    both = [own_copy(online.Hedging(online.MultiExpert(online.Foster99(random_state=1)))) for _ in range(2)]
+    assert both[0].expert.state == both[1].expert.state
+    assert both[0].state != both[1].state
+    assert own_copy(both[0]).redrawn().expert.state != both[0].expert.state
+
+
+def test_copies_beyond_the_four_billionth_have_keys_of_their_own() -> None:
+    assert len({branch_of((1, 2), place) for place in (5, 5 + 2**32, 5 + 2**40)}) == 3

@@ -183,12 +183,12 @@ def test_prints_say_what_is_counted_and_how_much_of_it_is_ties() -> None:
     # Rain: 9 rows, of which 2 rise, 2 fall and 5 stay: 7 / 9 and 5 / 9.
     dry = parity_stream(np.full(10, 0.5), [0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
     assert dry.ties.tolist() == [True, True, False, False, True, True, False, False, True]
-    assert "9 rows, 77.8 % fall or stay (55.6 % stay); 1 rows" in repr(dry)
+    assert "9 rows, 77.8 % fall or stay (55.6 % stay); 1 left out" in repr(dry)
     result = dry.judge()
     assert str(result).startswith("9 rows, 77.8 % fall or stay (55.6 % stay), 30 bins")
     assert result.to_dict()["tie_rate"] == result.tie_rate == pytest.approx(5 / 9)
     assert dry.judge(after=5).tie_rate == 0.5
-    assert "3 rows, 66.7 % fall or stay; 0 rows" in repr(parity_stream([0.5] * 3, [1, 2, 1], previous=[2, 1, 2]))
+    assert "3 rows, 66.7 % fall or stay; 0 left out" in repr(parity_stream([0.5] * 3, [1, 2, 1], previous=[2, 1, 2]))
 
 
 def test_rows_are_compared_with_the_same_series_and_negative_values_are_values() -> None:
@@ -205,7 +205,7 @@ def test_a_missing_value_takes_its_row_and_the_next_one_of_its_series() -> None:
     mean[7] = np.nan
     stream = parity_stream(GaussianForecast(mean, 1.0), y, by=by)
     assert stream.rows.tolist() == [3, 5, 6]  # series 0: only 3 -> 4; series 1: 1 -> 2 -> 3, the last has no forecast
-    assert "5 rows left out" in repr(stream)
+    assert "5 left out" in repr(stream)
 
 
 def test_probabilities_of_a_classifier_pass_as_they_are() -> None:

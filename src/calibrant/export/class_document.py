@@ -56,6 +56,9 @@ class ClassCalibration:
 
     def __post_init__(self) -> None:
         """A certificate speaks of one map, and provenance of its classes; refuse to carry them with another."""
+        if not isinstance(self.map, ClassMap):
+            fix = "forecaster.freeze()" if hasattr(self.map, "freeze") else "one of several classes of calibrant.maps"
+            raise InputError(f"map must be a fixed map of several classes, not {type(self.map).__name__}: pass {fix}")
         if isinstance(self.certificate, ClassPromise) and not self.certificate.about(self.map):
             raise ValueError("the certificate is not about this map")
         if self.provenance is None:

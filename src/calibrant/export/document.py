@@ -55,6 +55,8 @@ class Calibration:
         if not isinstance(self.map, Map):
             fix = "forecaster.freeze()" if hasattr(self.map, "freeze") else "one of calibrant.maps, or calibrator.map_"
             raise InputError(f"map must be a fixed map, not {type(self.map).__name__}: pass {fix}")
+        if isinstance(self.map, ClassMap):
+            raise InputError("map must be of one score, and this one is of several classes: use ClassCalibration(map)")
         promise = self.certificate
         if isinstance(promise, Certificate) and (
             StepMap(promise.knots, promise.outputs).merged() != self.map or promise.kind != self.kind

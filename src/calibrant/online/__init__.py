@@ -64,6 +64,11 @@ __all__ = [
 _ADAPTERS = {"OnlineClassifier": "scikit_learn", "RiverClassifier": "river"}
 
 
+def __dir__() -> list[str]:
+    """The public names, adapters among them."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Load an adapter when it is first used."""
     if name not in _ADAPTERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
@@ -61,12 +62,20 @@ class Forecaster:
         """Fix its settings, and remember the name, under which a state is found again, unless it is abstract."""
         super().__init_subclass__(**kwargs)
         settle(cls)
+        if {"predict_one", "learn_one"} & cls.__dict__.keys():
+            cls._stand_alone()
         if abstract:
             return
         known = KINDS.get(cls.__name__)
         if known is not None and known.__module__ != cls.__module__:
             raise InputError(f"{known.__module__} has a forecaster named {cls.__name__}: choose another name for yours")
         KINDS[cls.__name__] = cls
+
+    @classmethod
+    def _stand_alone(cls) -> None:
+        """With steps for one row of its own, take none from a parent whose own steps they are not."""
+        if "_step" not in cls.__dict__:
+            cls._step = Forecaster._step  # type: ignore[method-assign]
 
     @property
     def expert(self) -> Forecaster:
@@ -189,11 +198,30 @@ class Forecaster:
         rests on secret draws holds again for ``resume(text).redrawn()``.
         """
         found = copy.deepcopy(self)
-        found._redraw()
+        found._redraw(seeded=True)
         return found
 
+    def compile(self) -> Self:
+        """Compile the experts that it stands on, where they can be; a :class:`KernelForecaster` compiles itself."""
+        compiled = [expert.compile() for expert in self.experts if expert._compiles]
+        if not compiled:
+            raise InputError(f"{type(self).__name__} runs in plain Python, and has no expert that could be compiled")
+        return self
+
+    @property
+    def _never_refuses(self) -> bool:
+        """Whether it learns every row whose score and label were checked."""
+        return False
+
+    @property
+    def _compiles(self) -> bool:
+        return any(expert._compiles for expert in self.experts)
+
     def freeze(self) -> Map:
-        """The map that it applies now, where there is one; ``calibrant.Calibration(map)`` saves and exports it."""
+        """The map that it applies now, where there is one; ``calibrant.Calibration(map)`` saves and exports it.
+
+        That of several classes is for ``calibrant.ClassCalibration(map)``.
+        """
         raise InputError(f"{type(self).__name__} has no fixed map: its forecasts depend on more than the score")
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
@@ -238,10 +266,15 @@ class Forecaster:
         for expert in self.experts:
             expert._branch(place)
 
-    def _redraw(self) -> None:
-        """Take a new key for its draws, and for those of its experts."""
+    def _redraw(self, *, seeded: bool) -> None:
+        """Take new keys for its draws and those of its experts, also where ``random_state`` gave them if so asked."""
         for expert in self.experts:
-            expert._redraw()
+            expert._redraw(seeded=seeded)
+        if seeded or getattr(self, "random_state", None) is None:
+            self._new_key()
+
+    def _new_key(self) -> None:
+        """Take a key from the system, if it draws; the state carries it."""
 
     def _own(self, *experts: Forecaster) -> None:
         """Stand on copies of these, so that nobody else moves them."""
@@ -336,6 +369,17 @@ def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features:
     return forecaster
 
 
+def step_all(experts: Sequence[tuple[Forecaster, Any]], score: float, label: float) -> list[float]:
+    """Let every expert learn a row, and say what each forecast; if one of them refuses it, none learns it."""
+    told = [math.nan if expert._never_refuses else expert.predict_one(score, features) for expert, features in experts]
+    for i, (expert, features) in enumerate(experts):
+        if expert._never_refuses:
+            told[i] = expert._step(score, label, features)
+        else:
+            expert.learn_one(score, label, features)
+    return told
+
+
 def own_copy(forecaster: Forecaster) -> Forecaster:
     """A copy whose draws no other copy has: under new keys, but where ``random_state`` gives them.
 
@@ -347,16 +391,8 @@ def own_copy(forecaster: Forecaster) -> Forecaster:
     (False, True)
     """
     found = copy.deepcopy(forecaster)
-    _redraw_secret(found)
+    found._redraw(seeded=False)
     return found
-
-
-def _redraw_secret(forecaster: Forecaster) -> None:
-    if getattr(forecaster, "random_state", 0) is None:
-        forecaster._redraw()
-        return
-    for expert in forecaster.experts:
-        _redraw_secret(expert)
 
 
 def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Forecaster:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
+from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
 from calibrant.online.kernels import (
@@ -38,9 +39,14 @@ class KernelForecaster(Forecaster, abstract=True):
     """
 
     _factory: ClassVar[Factory]
+    _stood_on = False
+    """Whether another kernel steps on its numbers."""
 
     def __init__(self, *experts: Forecaster) -> None:
         self._own(*experts)
+        for expert in self.experts:
+            if isinstance(expert, KernelForecaster):
+                expert._stood_on = True
         self._held: Any = self._begin()
         self._use(fast=False)
 
@@ -53,8 +59,8 @@ class KernelForecaster(Forecaster, abstract=True):
 
         Notes
         -----
-        Cost: some seconds for the first of its kind in a process, nothing for the others. Afterwards a row takes half
-        the time or less. Call it when a service starts, after :func:`~calibrant.online.resume`: states do not carry it.
+        Cost: some seconds for the first of its kind in a process, nothing for the others. Afterwards a row takes about
+        half the time. Call it when a service starts, after :func:`~calibrant.online.resume`: states do not carry it.
         Needs numba, ``pip install "calibrant[fast]"``.
 
         Examples
@@ -64,13 +70,28 @@ class KernelForecaster(Forecaster, abstract=True):
         """
         if compiler() is None:
             raise InputError("compile() needs numba, which is not there: pip install 'calibrant[fast]'")
-        if object_steps in self._recipe:
+        if not self._compiles:
             raise InputError(f"{self!r} stands on one that is not written as a kernel, and cannot be compiled")
+        if self._stood_on:
+            raise InputError(f"{type(self).__name__} has another forecaster on it: compile that one")
+        trial = copy.deepcopy(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrantWarning)
+            trial._try_compiled()
         self._use(fast=True)
-        trial = copy.deepcopy(self)  # numba compiles at the first call
-        trial.learn_one(0.5, 1.0).predict_one(0.5)
-        trial.learn_many([0.5], [1.0]).predict_many(trial.forecast_many([0.5], [1.0]))
         return self
+
+    def _try_compiled(self) -> None:
+        """Call everything once, at which numba compiles it."""
+        from numba.core.errors import NumbaError
+
+        try:
+            self._use(fast=True)
+            self.learn_one(0.5, 1.0).predict_one(0.5)
+            self.learn_many([0.5], [1.0]).predict_many(self.forecast_many([0.5], [1.0]))
+        except NumbaError as error:
+            first = str(error).strip().partition("\n")[0]
+            raise InputError(f"numba cannot compile {type(self).__name__}: {first}") from error
 
     def _use(self, *, fast: bool) -> None:
         """Step by compiled code on arrays, or by plain code on lists."""
@@ -84,11 +105,30 @@ class KernelForecaster(Forecaster, abstract=True):
     def _bind(self) -> None:
         self._both = (self._held, self.expert._state if self.experts else ())
         self._row_state = self._held if self._fast and not self.experts else self._both
-        self._predict, self._learn = row_steps(self._recipe) if self._fast else steps(self._recipe, fast=False)
+        self._predict, self._learn = row_steps(self._kernel) if self._fast else steps(self._kernel, fast=False)
+
+    @classmethod
+    def _stand_alone(cls) -> None:
+        """Be no kernel for others either: whole streams, and those that stand on it, go by the steps for one row."""
+        for name in ("_step", "predict_many", "learn_many", "forecast_many", "_recipe", "_state"):
+            if name not in cls.__dict__:
+                setattr(cls, name, Forecaster.__dict__[name])
+
+    @property
+    def _kernel(self) -> tuple[Factory, ...]:
+        return (type(self)._factory, *(self.expert._recipe if self.experts else ()))
+
+    @property
+    def _compiles(self) -> bool:
+        return object_steps not in self._recipe
+
+    @property
+    def _never_refuses(self) -> bool:
+        return self._compiles
 
     @property
     def _recipe(self) -> tuple[Factory, ...]:
-        return (type(self)._factory, *(self.expert._recipe if self.experts else ()))
+        return self._kernel
 
     @property
     def _state(self) -> Any:
@@ -156,11 +196,11 @@ class KernelForecaster(Forecaster, abstract=True):
         """Look at what a stream has left behind, and warn where the user should know."""
 
     def _run(self, which: int, *arrays: NDArray[Any]) -> None:
-        run = streams(self._recipe, fast=self._fast or self._pays(which, len(arrays[0])))[which]
+        run = streams(self._kernel, fast=self._fast or self._pays(which, len(arrays[0])))[which]
         if self._fast:
             run(self._both, *arrays)
         elif self._pays(which, len(arrays[0])):
-            COMPILED.add((self._recipe, which))
+            COMPILED.add((self._kernel, which))
             state = _as_arrays(self._both)
             run(state, *arrays)
             _copy_back(state, self._both)
@@ -172,9 +212,9 @@ class KernelForecaster(Forecaster, abstract=True):
 
     def _pays(self, which: int, n_rows: int) -> bool:
         """Whether a stream is long enough for compiling it, or for the copy of the state where that is done already."""
-        recipe = self._recipe
+        recipe = self._kernel
         enough = max(ENOUGH_COMPILED, _size(self._both)) if (recipe, which) in COMPILED else ENOUGH_ROWS
-        return object_steps not in recipe and n_rows >= enough and compiler() is not None
+        return self._compiles and n_rows >= enough and compiler() is not None
 
     def _numbers(self) -> list[float]:
         return [float(x) for x in self._held]

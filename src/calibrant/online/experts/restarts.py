@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
-from calibrant.online.base import Forecaster
+from calibrant.online.base import Forecaster, step_all
 from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, weighted_mean
 from calibrant.online.experts.newton import best_platt, both_held
 from calibrant.online.limits import MOST_ROWS, SLACK, changed, regret_promise, whole
@@ -132,7 +132,7 @@ class Restarting(Forecaster):
         return self
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
-        told = [held_inside(each._step(score, label, features)) for each in self._copies]
+        told = [held_inside(p) for p in step_all([(each, features) for each in self._copies], score, label)]
         mixture, logs = self._mixed(told), self._logs
         against = mixture if label else 1.0 - mixture
         for j, p in zip(self._places, told, strict=True):

@@ -28,6 +28,7 @@ class BinnedForecaster(KernelForecaster, abstract=True):
 
     n_bins: int
     _look = ENOUGH_TO_TELL
+    _said = "one number"
 
     def _resume(self, numbers: list[float]) -> None:
         super()._resume(numbers)
@@ -55,7 +56,7 @@ class BinnedForecaster(KernelForecaster, abstract=True):
         m = self.n_bins
         told = (
             f"{type(self).__name__}: more than {NEARLY_ALL:.0%} of the rows lie in one bin of the expert's forecasts, "
-            f"from {b / m:g} to {(b + 1) / m:g}, and all get one number there: if they differ, use the expert alone"
+            f"from {b / m:g} to {(b + 1) / m:g}, and all get {self._said} there: if they differ, use the expert alone"
         )
         try:
             warn(told)

@@ -91,7 +91,7 @@ def key_of(random_state: Any) -> Key:
 
 def branch_of(key: Key, place: int) -> Key:
     """The key of the copy in this place: what it draws tells nothing of the draws under the key, or of other copies."""
-    return _of_words(key, place & WORD, BRANCH)
+    return _of_words(key, place & WORD, BRANCH | place >> 32)
 
 
 def _of_words(key: Key, low: int, high: int) -> Key:

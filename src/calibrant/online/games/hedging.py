@@ -166,6 +166,7 @@ class CalibrationGame(BinnedForecaster, abstract=True):
     _factory: ClassVar[Factory] = hedging_steps
     _kind: float
     _key: Key = (0, 0)
+    _said = "the middle of one bin or another, all alike,"
 
     def _begin(self) -> list[float]:
         blocks = self.n_bins if self.experts else 1
@@ -185,9 +186,7 @@ class CalibrationGame(BinnedForecaster, abstract=True):
         super()._branch(place)
         self._take_key(branch_of((int(self._held[KEY]), int(self._held[KEY + 1])), place))
 
-    def _redraw(self) -> None:
-        """A key from the system, also where ``random_state`` was given: the state carries the key."""
-        super()._redraw()
+    def _new_key(self) -> None:
         self._take_key(key_of(None))
 
     def _take_key(self, key: Key) -> None:

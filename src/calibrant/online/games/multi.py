@@ -11,7 +11,7 @@ from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster
+from calibrant.online.base import Forecaster, step_all
 from calibrant.online.experts.mixtures import held_inside, weighted_mean
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import main_of
@@ -133,7 +133,7 @@ class MultiExpert(Forecaster):
                 expert._notice()
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
-        forecasts = self._told([expert._step(score, label, f) for expert, f in self._each(features)])
+        forecasts = self._told(step_all(self._each(features), score, label))
         told = self._mixed(forecasts)
         losses = [old + self._lost(p, label) for old, p in zip(self._behind, forecasts, strict=True)]
         best = min(losses)

@@ -229,7 +229,7 @@ class ParityStream:
         """How many rows there are, and how many were left out."""
         rate = falls_or_stays(float(self.outcomes.mean()), float(self.ties.mean()))
         batches = "" if self.batches is None else f" in {self.batches[-1] + 1:,} batches"
-        return f"<parity stream of {len(self):,} rows{batches}, {rate}; {self.given - len(self):,} rows left out>"
+        return f"<parity stream of {len(self):,} rows{batches}, {rate}; {self.given - len(self):,} left out>"
 
 
 def parity_stream(

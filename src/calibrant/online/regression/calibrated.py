@@ -64,8 +64,8 @@ class CalibratedRegression(Forecaster):
     n_features
         Features of a row, memberships of groups, which may overlap, or other numbers in [-1, 1]: how many there are, or
         what they are called. With names, columns of a frame and entries of a mapping are found by them, in any order
-        and among others; lists and arrays are in the order of the names, and so are frames of many rows that reach it
-        through another forecaster. With a number all are read in their order, also those of a frame.
+        and among others; lists and arrays are in the order of the names. With a number all are read in their order,
+        also those of a frame.
     test_functions
         ``"features"``: unbiased on all rows, on each feature, and against the score and the forecast.
         ``"polynomials"``: also against polynomials of the forecast up to degree ``size``. ``"hats"``: also against hats

@@ -67,7 +67,7 @@ def group_features(
 
 
 def row_features(features: Any, d: int, names: tuple[str, ...] = ()) -> list[float]:
-    """The same for one row; a mapping and a row of a pandas frame have names.
+    """The same for one row; a mapping, a row of a pandas frame and a named tuple have names.
 
     Examples
     --------
@@ -75,6 +75,8 @@ def row_features(features: Any, d: int, names: tuple[str, ...] = ()) -> list[flo
     [0.0, 1.0]
     """
     table: Any = None if features is None else [features]
+    if names and hasattr(features, "_asdict"):  # a named tuple
+        features = features._asdict()
     if isinstance(features, Mapping):
         table = {name: [value] for name, value in features.items()}
     elif names and getattr(features, "ndim", 0) == 1 and hasattr(features, "index"):  # a row of a pandas frame
