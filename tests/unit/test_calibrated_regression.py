@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER
-from calibrant.online import CalibratedRegression, resume
+from calibrant.online import (
+    CalibratedRegression,
+    Forecaster,
+    MultiExpert,
+    OnlineClasses,
+    OnlinePlatt,
+    Restarting,
+    resume,
+)
 from calibrant.online.regression.families import (
     active_functions,
     clip,
@@ -379,6 +387,47 @@ def test_columns_are_found_by_their_names_whatever_their_order():
     assert CalibratedRegression(NAMES).forecast_many(scores, labels, features).tolist() == expected
 
 
+def wrapped() -> list[Forecaster]:
+    named = CalibratedRegression(NAMES)
+    return [
+        MultiExpert(named, OnlinePlatt()),
+        MultiExpert(MultiExpert(named)),
+        Restarting(named, shortest=16, levels=2),
+        OnlineClasses(named, 2),
+        OnlineClasses(MultiExpert(named, OnlinePlatt()), 2, "class-wise"),
+    ]
+
+
+def test_names_are_read_through_other_forecasters_too_also_beside_columns_of_text():
+    scores, labels, features = stream(60)
+    table = {"id": ["x"] * 60, "new": features[:, 2], "north": features[:, 0], "mobile": features[:, 1]}
+    tables = [table, *(pytest.importorskip(library).DataFrame(table) for library in ("pandas", "polars"))]
+    for by_order, *others in zip(*(wrapped() for _ in range(1 + len(tables))), strict=True):
+        given = np.column_stack([1 - scores, scores]) if by_order.takes_rows else scores
+        expected = by_order.forecast_many(given, labels.astype(int), features).tolist()
+        for by_name, each in zip(others, tables, strict=True):
+            assert by_name.forecast_many(given, labels.astype(int), each).tolist() == expected
+            assert by_name.predict_many(given, each).tolist() == by_order.predict_many(given, features).tolist()
+            assert by_name.state == by_order.state
+            before = by_name.state
+            with pytest.raises(InputError, match="features has 60 rows but scores has 59"):
+                by_name.learn_many(given[:59], labels[:59].astype(int), each)
+            assert by_name.state == before
+
+
+def test_names_of_features_stay_as_they_were_given():
+    named = CalibratedRegression(NAMES)
+    with pytest.raises(AttributeError, match="feature_names is set when CalibratedRegression is made"):
+        named.feature_names = ("mobile", "north", "new")
+    assert named.feature_names == tuple(NAMES)
+    assert copy.deepcopy(named).feature_names == tuple(NAMES)
+
+
+def test_a_number_of_features_may_be_of_any_type_of_whole_number():
+    for three in (3, np.int8(3), 3.0, np.float64(3.0)):
+        assert CalibratedRegression(three).state == CalibratedRegression(3).state
+
+
 def test_a_row_may_be_a_mapping():
     scores, labels, features = stream(60)
     by_order, by_name = CalibratedRegression(3), CalibratedRegression(NAMES)
@@ -435,6 +484,11 @@ def test_frames_that_cannot_be_read_by_name_are_refused():
     twice = pd.DataFrame([[1, 0, 0, 1]], columns=["north", "mobile", "new", "new"])
     with pytest.raises(InputError, match="features has two columns 'new': rename one"):
         CalibratedRegression(NAMES).predict_many([0.5], twice)
+    for call in (lambda row: CalibratedRegression(NAMES).predict_one(0.5, row), CalibratedRegression(NAMES)._one):
+        with pytest.raises(InputError, match="features has two columns 'new': rename one"):
+            call(twice.iloc[0])
+    others = pd.DataFrame([[1, 0, 0, 7, 8]], columns=[*NAMES, "id", "id"])
+    assert CalibratedRegression(NAMES)._one(others.iloc[0]) == [1.0, 0.0, 0.0]
     with pytest.raises(InputError, match="it has '0', '1', '2'"):
         CalibratedRegression(NAMES).predict_many([0.5], pd.DataFrame([[1, 0, 0]]))
     with pytest.raises(InputError, match="not in memory: collect it first"):
@@ -534,6 +588,10 @@ def test_it_says_whether_it_needs_features():
         ({"n_features": ["north", ""]}, "n_features"),
         ({"n_features": []}, "n_features"),
         ({"n_features": None}, "n_features"),
+        ({"n_features": np.float64(2.5)}, "n_features must be a whole number"),
+        ({"n_features": np.array(3)}, "n_features must be a whole number of at least 0, or the names of features"),
+        ({"n_features": [["a"], ["b"]]}, "names of features, not"),
+        ({"n_features": np.array([["a", "b"]])}, r"names of features, not ndarray of shape \(1, 2\)"),
         ({"test_functions": "splines"}, "test_functions"),
         ({"test_functions": 3}, "test_functions"),
         ({"test_functions": lambda p, s, x: [p]}, "size"),
@@ -769,3 +827,25 @@ def test_a_named_tuple_is_read_by_its_names() -> None:
     )
     told = named.predict_one(0.3, {"north": 1, "new": 0})
     assert named.predict_one(0.3, Turned(new=0.0, north=1.0)) == told != named.predict_one(0.3, [0.0, 1.0])
+
+
+@pytest.mark.parametrize(("clamp", "own"), [(0.0, False), (0.2, False), (0.2, True), (0.0, True)])
+def test_bounds_of_a_regression_pay_for_the_clamp_and_for_functions_of_ones_own(clamp: float, own: bool) -> None:
+    rng = np.random.default_rng(7)
+    n = 150
+    scores, labels, groups = rng.uniform(size=n), rng.integers(0, 2, n), rng.integers(0, 2, (n, 2))
+    settings: dict[str, Any] = {"test_functions": lambda p, s, x: [np.sin(p), p * s], "size": 2} if own else {}
+    regression = CalibratedRegression(2, clamp=clamp, **settings)
+    p = regression.forecast_many(scores, labels, groups)
+    # Regressors: features, own functions, 1, the score, the forecast. V = sum of (p - y)^2 q / (1 + q), with
+    # q = f' A^-1 f of the rows before; bounds sqrt(tau (2 + V + clamp^2 T + 2 * 10^-6 T)), 1 more for the last two.
+    between = [np.sin(p), p * scores] if own else []
+    f = np.stack([*groups.T, *between, np.ones(n), scores, p], axis=1)
+    matrix, spent = np.eye(f.shape[1]), 0.0
+    for row, error in zip(f, p - labels, strict=True):
+        q = float(row @ np.linalg.solve(matrix, row))
+        spent += error**2 * q / (1 + q)
+        matrix += np.outer(row, row)
+    paid = 2 + spent + (clamp**2 + (2e-6 if own else 0.0)) * n
+    expected = np.sqrt(np.diag(matrix) * paid) + np.array([0.0] * (f.shape[1] - 2) + [1.0, 1.0])
+    assert regression.bounds == pytest.approx(expected, rel=1e-9)

@@ -251,6 +251,36 @@ def test_river_mistakes_are_told() -> None:
     assert model.forecaster_.n_rows == 0
 
 
+def test_a_row_that_a_river_model_refuses_is_learned_by_nobody() -> None:
+    base = pytest.importorskip("river.base")
+    from calibrant.online import RiverClassifier
+
+    class Fails(base.Classifier):  # type: ignore[misc, name-defined]
+        def __init__(self, score: float = 0.7) -> None:
+            self.score, self.fails, self.learned = score, False, 0
+
+        def learn_one(self, x: Any, y: Any) -> None:
+            if self.fails:
+                raise RuntimeError
+            self.score, self.learned = 0.9, self.learned + 1
+
+        def predict_proba_one(self, x: Any) -> dict[bool, float]:
+            return {True: self.score}
+
+    model, by_hand = RiverClassifier(Fails()), OnlinePlatt()
+    model.learn_one({}, True)
+    assert model.forecaster_.state == by_hand.learn_one(0.7, 1).state  # the score before the model learned
+    model.model.fails = True
+    with pytest.raises(RuntimeError):
+        model.learn_one({}, True)
+    assert model.forecaster_.state == by_hand.state
+    model.model.fails, model.model.score = False, float("nan")
+    for label in (True, "yes"):  # nor does the model learn what the forecaster would refuse
+        with pytest.raises(InputError, match="score must be a probability"):
+            model.learn_one({}, label)
+    assert (model.model.learned, model.forecaster_.n_rows) == (1, 1)
+
+
 def test_a_river_clone_has_learned_nothing() -> None:
     linear_model = pytest.importorskip("river.linear_model")
     from calibrant.online import RiverClassifier

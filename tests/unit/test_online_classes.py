@@ -317,7 +317,7 @@ def test_features_reach_the_copies():
     found = pets.forecast_many(p, named(y), sides)
     assert np.array_equal(found[:, 1], CalibratedRegression(2).forecast_many(p[:, 1], (y == 1) * 1.0, sides))
     assert not OnlineClasses(OnlinePlatt(), NAMES).takes_features
-    with pytest.raises(InputError, match="features must be numbers"):
+    with pytest.raises(InputError, match="features holds text such as 'a'"):
         pets.predict_many(p[:2], [["a", "b"], ["c", "d"]])
 
 

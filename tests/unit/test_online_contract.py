@@ -99,7 +99,7 @@ def test_a_copy_draws_as_the_original_does() -> None:
 
 def settings_of(forecaster: Forecaster) -> list[str]:
     names = [name for name in vars(forecaster) if not name.startswith("_")]
-    return [name for name in names if name not in ("experts", "takes_features", "feature_names")]
+    return [name for name in names if name not in ("experts", "takes_features")]
 
 
 def test_settings_are_set_when_a_forecaster_is_made_and_stay(made: Forecaster) -> None:

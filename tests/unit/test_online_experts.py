@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tracemalloc
 from collections.abc import Callable
+from datetime import date
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -289,6 +291,45 @@ def test_what_cannot_be_is_refused_in_one_sentence(build: Callable[[], Any], wor
 
 
 # -------------------------------------------------------------------------------------------------------- regret
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "fix"),
+    [
+        (np.zeros((40, 2)), r"ndarray of shape \(40, 2\)", "pass one value a row"),
+        (list(range(100)), r"\[0, 1, 2, 3, 4, 5, \.\.\.\]", "pass one value a row"),
+        ([[1] * 50] * 50, r"\[\[1, .{60,80}\.\.\.", "pass one value a row"),
+        ([np.arange(500)], r"\[array.{1,80}", "pass one value a row"),
+        (date(2024, 1, 2), r"datetime\.date\(2024, 1, 2\)", "pass the outcome as a number"),
+        (np.datetime64("NaT"), r"(np|numpy)\.datetime64\('NaT'.*\)", "leave rows out whose outcome"),
+        (1j, "1j", "pass the outcome as a number"),
+        (np.ma.masked, "masked", "leave rows out whose outcome is not known yet"),
+        ("a\n" * 500, r"'a\\na.{1,90}'", "pass booleans"),
+    ],
+)
+def test_what_is_no_score_and_no_outcome_is_shown_in_one_short_line(value: Any, shown: str, fix: str) -> None:
+    for ask, words in (
+        (lambda: OnlinePlatt().predict_one(value), rf"score must be .*, not ({shown}): pass one number"),
+        (lambda: OnlinePlatt().learn_one(0.5, value), rf"label must be 0 or 1, not ({shown}): {fix}"),
+    ):
+        with pytest.raises(InputError) as caught:
+            ask()
+        assert re.match(words, str(caught.value))  # no dot matches the end of a line
+        assert len(str(caught.value)) < 270
+
+
+def test_frames_and_times_of_pandas_are_shown_in_one_short_line() -> None:
+    pd = pytest.importorskip("pandas")
+    for value, told in (
+        (pd.DataFrame({"a": [1, 2]}), "not DataFrame of shape (2, 1): pass one value a row"),
+        (pd.Series([1, 2]), "not Series of shape (2,): pass one value a row"),
+        (pd.Timestamp("2024-01-02"), "not Timestamp('2024-01-02 00:00:00'): pass the outcome as a number"),
+        (pd.NaT, "not NaT: leave rows out whose outcome is not known yet"),
+        (pd.NA, "not <NA>: leave rows out whose outcome is not known yet"),
+    ):
+        with pytest.raises(InputError) as caught:
+            OnlinePlatt().learn_one(0.5, value)
+        assert str(caught.value) == f"label must be 0 or 1, {told}"
 
 
 def test_the_parabola_of_the_newton_steps_lies_below_the_loss_and_the_printed_constant_would_not() -> None:
@@ -957,19 +998,52 @@ def test_no_adversary_gains_by_the_rounding_near_the_ends(scores: list[float], m
         assert ours - theirs <= math.log(2.0) + (t + 1) * 2.0**-21
 
 
+class Turning(Forecaster, abstract=True):
+    """The score after an even number of rows, else what the score leaves of 1."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    @property
+    def n_rows(self) -> int:
+        return self.seen
+
+    def predict_one(self, score: float, features: Any = None) -> float:
+        return 1.0 - score if self.seen % 2 else score
+
+    def learn_one(self, score: float, label: float, features: Any = None) -> Turning:
+        self.seen += 1
+        return self
+
+
 def test_log_weights_lose_no_more_to_rounding_than_is_paid_for() -> None:
-    # Down by 22 nats a row and up again, less nearly half a unit of the last place, which each sum rounds away.
-    c, n = 32.0 * math.log(2.0), 20_000
-    log_weight, exact = 0.0, Fraction(0)
+    # Copies that start an odd number of rows apart say the opposite. Copy 1 is wrong in all rows of the first half of
+    # its life, and right in the second: its log-weight falls by 22 nats a row to -44,000, and rises again. Of scores
+    # near 0 or 1 the adversary takes the one for which the sum is rounded down the most.
+    odd, n = 2_001, 4_001
+    forecaster = Restarting(Turning(), shortest=odd, levels=1)
+    forecaster.learn_many([0.5] * odd, [1] * odd)
+    copy_1 = forecaster.experts[-1]
+
+    def log_weight() -> Fraction:
+        return Fraction(forecaster._logs[2])
+
+    start, exact, lowest = log_weight(), Fraction(0), Fraction(0)
+    assert float(start) == -math.log(4.0)
     for k in range(n):
-        whole = -22.0 if k < n // 2 else 22.0
-        move = whole - 0.49 * math.ulp(log_weight + whole)
-        assert abs(move) <= c
-        log_weight, exact = log_weight + move, exact + Fraction(move)
-    lost = float(Fraction(log_weight) - exact)
+        tiny = [2.0**-32 * (1.0 + 0.01 * j) for j in range(8)]
+        scores = [1.0 - x if (k >= odd) != (k % 2 == 1) else x for x in tiny]
+        moves = [math.log(copy_1.predict_one(x) / forecaster.predict_one(x)) for x in scores]
+        old = float(log_weight())
+        move, score = max(zip(moves, scores, strict=True), key=lambda each: Fraction(each[0]) - Fraction(old + each[0]))
+        forecaster.learn_one(score, 1)
+        exact, lowest = exact + Fraction(move), min(lowest, log_weight())
+    assert lowest < -22 * odd
+    lost = float(start + exact - log_weight())
     paid = lost_by_rounding(n) - n * 2.0**-21
-    assert paid == pytest.approx(c * n * (n + 1) / 2.0 * 2.0**-53)
+    assert paid == pytest.approx(32.0 * math.log(2.0) * n * (n + 1) / 2.0 * 2.0**-53)
     assert 0.05 * paid < lost <= paid
+    assert float(exact) <= math.log(4.0) + lost_by_rounding(n)  # by which the loss exceeds that of the copy
     found = Restarting(AsIs()).certificate(10**8)
     assert isinstance(found, OnlineCertificate)
     # log(2 K m (m + 1)) with K = 8 levels and m = 10^8 / 128 copies, 47.7 nats for means and 12.3 for log-weights

@@ -305,12 +305,13 @@ class Forecaster:
 
         Columns of a frame come in the order of the experts' names, where they have some.
         """
-        found = many_features(features, scores, n)
         taken = [expert._all(features, n, scores) for expert in self.experts if expert.takes_features]
+        if not taken:
+            return many_features(features, scores, n)
         numbers = [np.array(rows, dtype=np.float64) for rows in taken]
         if not all(np.array_equal(each, numbers[0], equal_nan=True) for each in numbers):
             raise InputError("features of several rows must have one order for all experts: name the same ones in each")
-        return taken[0] if taken else found
+        return taken[0]
 
     def _check_rows(self, n_rows: int | None, least: int | None = None) -> int:
         """Rows since it was new that a promise may be about: those learned at least, unless said otherwise."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence, Sized
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import CHUNK, read_column, read_floats, refuse_other_order
+from calibrant.arrays.columns import CHUNK, _is_missing, read_column, read_floats, refuse_other_order
 from calibrant.numerics import Floats
 
 MARGINS = "leave rows without a score out, and pass margins through a sigmoid first"
@@ -18,12 +18,19 @@ MARGINS = "leave rows without a score out, and pass margins through a sigmoid fi
 UNKNOWN = "leave rows out whose outcome is not known yet"
 
 
+LONGEST = 80
+"""Characters of a value that an error shows."""
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = LONGEST  # of one entry
+
+
 def one_score(score: Any) -> float:
     """A score as a float in [0, 1]; whatever is one number for ``float`` is one, but no text."""
     x = _real(score)
     if x is None or not 0.0 <= x <= 1.0:
         fix = "pass one number" if x is None else MARGINS
-        raise InputError(f"score must be a probability in [0, 1], not {score!r}: {fix}")
+        raise InputError(f"score must be a probability in [0, 1], not {shown(score)}: {fix}")
     return x
 
 
@@ -32,7 +39,7 @@ def one_label(label: Any, bounded: bool) -> float:
     y = _outcome(label, bounded)
     if y is None:
         what = "a number in [0, 1]" if bounded else "0 or 1"
-        raise InputError(f"label must be {what}, not {label!r}: {_remedy('label', label, bounded)}")
+        raise InputError(f"label must be {what}, not {shown(label)}: {_remedy('label', label, bounded)}")
     return y
 
 
@@ -82,7 +89,8 @@ def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
         value = raw[place : place + 1].tolist()[0]
         what = "numbers in [0, 1]" if bounded else "0 or 1"
         raise InputError(
-            f"labels must be {what} in every row, but row {place} has {value!r}: {_remedy('labels', value, bounded)}"
+            f"labels must be {what} in every row, but row {place} has {shown(value)}: "
+            f"{_remedy('labels', value, bounded)}"
         )
     n = len(scores) if isinstance(scores, Sized) else np.size(scores)  # a list is not made an array again
     if len(raw) != n:
@@ -123,12 +131,26 @@ def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
 
 def _remedy(name: str, value: Any, bounded: bool) -> str:
     """What to do about a value that is no outcome."""
-    x = _real(value)
-    if x is None and not isinstance(value, str | bytes):
-        return "pass one value a row" if hasattr(value, "__len__") else UNKNOWN
-    if x is not None and math.isnan(x):
+    if value is np.ma.masked or (not hasattr(value, "__len__") and _is_missing(value)):
         return UNKNOWN
-    return "scale it to [0, 1]" if bounded else f"pass booleans, such as {name} == {value!r} if that is the event"
+    if _real(value) is None and not isinstance(value, str | bytes):
+        return "pass one value a row" if hasattr(value, "__len__") else "pass the outcome as a number"
+    return "scale it to [0, 1]" if bounded else f"pass booleans, such as {name} == {shown(value)} if that is the event"
+
+
+def shown(value: Any) -> str:
+    """What was given, in one short line: type and shape of what has axes.
+
+    Examples
+    --------
+    >>> shown("yes"), shown(np.zeros((2, 3))), shown(list(range(100)))
+    ("'yes'", 'ndarray of shape (2, 3)', '[0, 1, 2, 3, 4, 5, ...]')
+    """
+    shape: Any = getattr(value, "shape", ())
+    if shape:
+        return f"{type(value).__name__} of shape {tuple(shape)}"
+    text = " ".join(_SHORT.repr(value).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def many_features(features: ArrayLike | None, scores: ArrayLike, n: int) -> Sequence[Any]:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-DERIVED = {"epsilon": "n_bins"}
+DERIVED = {"epsilon": "n_bins", "n_features": "feature_names"}
 """What an argument comes to, under a name of its own."""
 
 

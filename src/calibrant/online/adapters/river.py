@@ -9,13 +9,14 @@ from river import base
 from calibrant.arrays import InputError
 from calibrant.online.base import Forecaster, one_score_forecaster, own_copy
 from calibrant.online.experts.newton import OnlinePlatt
-from calibrant.online.inputs import one_label
+from calibrant.online.inputs import one_label, one_score
 
 
 class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
     """A binary classifier of river whose probabilities are kept calibrated.
 
-    Each row is scored by the model as it is, then its outcome is learned by the forecaster, and only then by the model.
+    Each row is scored by the model as it is; then the model learns its outcome, and the forecaster learns it with that
+    score. A row that the model refuses is learned by nobody.
 
     Parameters
     ----------
@@ -82,6 +83,7 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
         return {False: 1.0 - p, True: p}
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
-        """Learn one outcome: the forecaster from the model's score, then the model."""
-        self.forecaster_.learn_one(self._score(x), one_label(y, bounded=False))
-        self.model.learn_one(x, y)
+        """Learn one outcome: the model, and the forecaster from the score that the model gave before."""
+        score, label = one_score(self._score(x)), one_label(y, bounded=False)
+        self.model.learn_one(x, y)  # if it raises, the forecaster has not moved
+        self.forecaster_.learn_one(score, label)

@@ -154,10 +154,9 @@ class OnlineClasses(ClassForecaster):
     def _given(self, features: ArrayLike | None, scores: ArrayLike) -> NDArray[Any] | None:
         """The features, checked once for all copies, which are alike, before any of them learns."""
         n = len(scores)  # type: ignore[arg-type]
-        found = many_features(features, scores, n)
         if self.takes_features:
             return np.array(self.expert._all(features, n, scores))
-        return None if features is None else np.asarray(found)
+        return None if features is None else np.asarray(many_features(features, scores, n))
 
     def freeze(self) -> Map:
         """The map of this moment, where the copies have one: ``PerClassMap`` for class-wise, else ``TopMap``."""

@@ -221,8 +221,12 @@ class Restarting(Forecaster):
             return Refusal("the stretch is longer than a million lives of the longest copies: use more levels")
         parts = [(self._price_at(begin), end - begin) for begin, end in self._lives(start, n)]
         bound = math.fsum(price + expert.regret(rows) + lost_by_rounding(rows) for price, rows in parts)
+        lost = math.fsum(lost_by_rounding(rows) for _, rows in parts)
+        if lost > 0.5 * bound >= 0.5 * (n - start) * math.log(2.0):
+            return Refusal("the bound says nothing on so long a stretch, as rounding adds up: take a shorter one")
         best, held, theorem = best_platt(expert.radius), both_held(expert.clamp), f"{THEOREM}; {expert.theorem}"
-        return regret_promise(best, bound, n, (held,), theorem, rows=(start + 1, n), learned=self.n_rows)
+        learned = min(self.n_rows, n)
+        return regret_promise(best, bound, n, (held,), theorem, rows=(start + 1, n), learned=learned)
 
     def _level_at(self, row: int) -> int:
         """The highest level at which a copy starts after so many rows."""

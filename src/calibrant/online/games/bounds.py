@@ -17,6 +17,10 @@ CHANCES, SUMS = 2.0**-49, 2.0**-54
 [0, 1] to an error: docs/certificates/games.md, Rounding."""
 
 
+MANY = 2**40
+"""Fewer rows lose little to rounding; beyond so many, it is all that can leave a bound empty."""
+
+
 def mean_regret(cells: int, n_rows: int) -> float:
     """Loss per row, in Brier score, of learning a mean in each cell against knowing it: K (1 + log(T/K)) / T."""
     if n_rows == 0:
@@ -81,4 +85,8 @@ def main_of(found: OnlineCertificate, empty: float = 1.0) -> OnlineCertificate |
     if found.bound < empty:
         return found
     quantity = found.quantity.rstrip(",")
+    if found.n_rows > MANY:
+        return Refusal(
+            f"the bound on {quantity} says nothing after so many rows, as rounding adds up: pass fewer n_rows"
+        )
     return Refusal(f"the bound on {quantity} says nothing after so few rows: pass n_rows to see what more give")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -133,12 +134,8 @@ class CalibratedRegression(Forecaster):
         clamp: float = 0.0,
     ) -> None:
         #: What the features are called, if they have names.
-        self.feature_names: tuple[str, ...] = ()
-        if isinstance(n_features, int | np.integer):
-            self.n_features = whole("n_features", n_features, 0, MOST_REGRESSORS)
-        else:
-            self.feature_names = feature_names(n_features)
-            self.n_features = len(self.feature_names)
+        self.feature_names = () if isinstance(n_features, Number) else feature_names(n_features)
+        self.n_features = len(self.feature_names) or whole("n_features", n_features, 0, MOST_REGRESSORS)
         self.test_functions, self.clamp = test_functions, real("clamp", clamp, 0.0, MOST_CLAMP)
         own = callable(test_functions)
         if test_functions == OWN:

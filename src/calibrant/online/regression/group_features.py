@@ -12,7 +12,7 @@ from calibrant.arrays.class_names import first_names
 from calibrant.arrays.columns import read_floats
 from calibrant.arrays.keys import key_text
 from calibrant.numerics import Floats
-from calibrant.online.inputs import refuse_unpaired
+from calibrant.online.inputs import refuse_unpaired, shown
 
 
 def feature_names(given: Any) -> tuple[str, ...]:
@@ -23,13 +23,15 @@ def feature_names(given: Any) -> tuple[str, ...]:
     >>> feature_names(["north", "mobile"])
     ('north', 'mobile')
     """
-    names: list[str] = []
-    if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes):
-        names = [_text(name) for name in given]
-    elif not isinstance(given, str | bytes) and hasattr(given, "tolist"):  # an index of pandas
-        names = [_text(name) for name in given.tolist()]
+    found = given.tolist() if hasattr(given, "tolist") else given  # of an array, or of an index of pandas
+    listed = isinstance(found, Sequence) and not isinstance(found, str | bytes)
+    try:
+        names = [key_text(name, "n_features") or "" for name in found] if listed else []
+    except InputError:
+        names = []
     if not names or "" in names:
-        raise InputError(f"n_features must be a whole number of at least 0, or the names of features, not {given!r}")
+        told = shown(given)
+        raise InputError(f"n_features must be a whole number of at least 0, or the names of features, not {told}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"n_features names {twice!r} twice: give each feature a name of its own")
@@ -80,6 +82,7 @@ def row_features(features: Any, d: int, names: tuple[str, ...] = ()) -> list[flo
     if isinstance(features, Mapping):
         table = {name: [value] for name, value in features.items()}
     elif names and getattr(features, "ndim", 0) == 1 and hasattr(features, "index"):  # a row of a pandas frame
+        _refuse_twice([_text(name) for name in features.index], names)
         table = {name: [value] for name, value in zip(features.index, features, strict=True)}
     return group_features(table, 1, d, names)[0]
 
@@ -97,14 +100,18 @@ def _named_matrix(features: Any, names: tuple[str, ...]) -> Floats:
     missing = [name for name in names if name not in found]
     if missing:
         raise InputError(f"features lacks {first_names(missing)}, which n_features names: it has {first_names(found)}")
-    twice = [name for name in names if found.count(name) > 1]
-    if twice:
-        raise InputError(f"features has two columns {twice[0]!r}: rename one of them")
+    _refuse_twice(found, names)
     as_given = dict(zip(found, given, strict=True))
     columns = [read_floats(features[as_given[name]], f"the feature {name!r}") for name in names]
     if len({len(column) for column in columns}) > 1:
         raise InputError("features has columns of unequal length: pass one number for each row in all of them")
     return np.column_stack(columns)
+
+
+def _refuse_twice(found: list[str], names: tuple[str, ...]) -> None:
+    twice = [name for name in names if found.count(name) > 1]
+    if twice:
+        raise InputError(f"features has two columns {twice[0]!r}: rename one of them")
 
 
 def _text(name: Any) -> str:

@@ -108,7 +108,7 @@ class Promised:
             parts.append(f"in each group with its rows counted with {each}")
         where = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
         bound = math.sqrt((rows + 1) * spend) + (1.0 if self.functions > 1 else 0.0)
-        return self._told(where, bound, rows, rows, note)
+        return self._told(where, bound, rows, rows, note, "pass a larger n_rows to see what more rows give")
 
     def in_groups(self, rows: int, group_rows: int, spend: float) -> OnlineCertificate | Refusal:
         r"""In groups of g rows that are features: :math:`\sqrt{(g + 1) \cdot \text{spend}}`.
@@ -127,7 +127,11 @@ class Promised:
             f"In a group of fewer than {inside:,} rows it is at most as many events, but these are a larger share of "
             "it; in a larger group it may be more: pass the rows of that group as group_rows. "
         )
-        return self._told(where, math.sqrt((inside + 1) * spend), rows, inside, note)
+        enough = math.ceil(spend) + 1  # g^2 exceeds (g + 1) * spend from below g = spend + 1 on
+        fix = f"pass a group_rows of {enough:,} or more"
+        if enough > rows:
+            fix = f"pass a larger n_rows and group_rows, since no group of {rows:,} rows is large enough"
+        return self._told(where, math.sqrt((inside + 1) * spend), rows, inside, note, fix)
 
     @property
     def _weights(self) -> str:
@@ -140,12 +144,11 @@ class Promised:
             return f"the group {self.names[0]!r}" if self.names else "the group"
         return f"each of the {self.features} groups" + (f" ({first_names(self.names)})" if self.names else "")
 
-    def _told(self, where: str, bound: float, rows: int, inside: int, note: str) -> OnlineCertificate | Refusal:
+    def _told(
+        self, where: str, bound: float, rows: int, inside: int, note: str, fix: str
+    ) -> OnlineCertificate | Refusal:
         if bound >= inside:
-            return Refusal(
-                f"the bound of {math.ceil(bound):,} events says nothing of {inside:,} rows: pass a larger n_rows or "
-                "group_rows to see what more rows give"
-            )
+            return Refusal(f"the bound of {math.ceil(bound):,} events says nothing of {inside:,} rows: {fix}")
         assumptions = [IN_ORDER]
         if self.features:
             assumptions.append("features are fixed before the forecast")
