@@ -154,7 +154,7 @@ def main() -> int:
     checks = [  # what, value, whether it is reached, the target, and what --gate insists on, on a busy machine too
         ("compiled OnlinePlatt against river", compiled, compiled >= 60.0, "at least 60", compiled >= 40.0),
         ("one row over the bare arithmetic, us", over, over <= 1.5, "at most 1.5", over <= 3.0),
-        ("one row, compiled, against river", single, single >= 3.0, "at least 3", single >= 2.0),
+        ("one row, compiled, against river", single, single >= 3.0, "at least 3", single >= 1.5),
         (
             "one row, plain, against river",
             plain,

@@ -39,13 +39,16 @@ def plain(function: Step) -> Step:
 
 
 @cache
-def compiler() -> Jit | None:
-    """Numba's decorator, or None where ``calibrant[fast]`` is not installed."""
+def compiler(*, whole: bool = True) -> Jit | None:
+    """Numba's decorator, or None where ``calibrant[fast]`` is not installed.
+
+    Whole streams let other threads run; for a single row that would take a tenth of its time.
+    """
     try:
         from numba import njit
     except ImportError:
         return None
-    jit: Jit = njit(nogil=True)
+    jit: Jit = njit(nogil=whole)
     return jit
 
 
@@ -76,21 +79,27 @@ def row_steps(recipe: tuple[Factory, ...]) -> tuple[Step, Step]:
 
     A call from Python unpacks its arguments one by one, and an array alone takes half the time of a nest of tuples.
     """
-    jit = compiler()
+    jit = compiler(whole=False)
     assert jit is not None
     predict, learn = steps(recipe, fast=True)
-    if len(recipe) > 1:
-        return predict, learn
 
     @jit
-    def predict_row(numbers: Any, x: float) -> Any:
+    def predict_alone(numbers: Any, x: float) -> Any:
         return predict((numbers, ()), x)
 
     @jit
-    def learn_row(numbers: Any, x: float, y: float) -> Any:
+    def learn_alone(numbers: Any, x: float, y: float) -> Any:
         return learn((numbers, ()), x, y)
 
-    return predict_row, learn_row
+    @jit
+    def predict_nested(state: Any, x: float) -> Any:
+        return predict(state, x)
+
+    @jit
+    def learn_nested(state: Any, x: float, y: float) -> Any:
+        return learn(state, x, y)
+
+    return (predict_nested, learn_nested) if len(recipe) > 1 else (predict_alone, learn_alone)
 
 
 @cache
