@@ -414,6 +414,10 @@ def test_an_expert_that_others_stand_on_is_compiled_with_them() -> None:
     live = online.Tracking(AsIs()).learn_many([0.2] * 5, [0] * 5)
     with pytest.raises(InputError, match="AsIs has another forecaster on it: compile that one"):
         live.expert.compile()
+    with pytest.raises(InputError, match="compile that one"):
+        copy.deepcopy(live).expert.compile()
+    for alone in (copy.deepcopy(live.expert), online.MultiExpert(live.expert)):
+        assert alone.compile().predict_one(0.25) == 0.25
     live.compile().learn_many([0.2] * 5, [1] * 5)
     assert live.expert.n_rows == live.n_rows == 10
 

@@ -298,3 +298,12 @@ def test_a_group_that_is_too_small_is_told_a_size_that_is_enough(options: dict[s
     told = str(regression.certificate(10, group_rows=5))
     assert "pass a larger n_rows and group_rows, since no group of 10 rows is large enough" in told
     assert "says nothing of 10 rows: pass a larger n_rows to see what more rows give" in str(regression.certificate(10))
+
+
+@pytest.mark.parametrize("radius", [1.0, 1.2345678, 1.4999999])
+def test_the_ball_is_printed_with_all_digits(radius: float) -> None:
+    """With six, 1.4999999 would read as 1.5, a larger ball than the bound is for."""
+    for forecaster in (Aioli(radius=radius), OnlinePlatt(radius=radius, certified=True)):
+        told = str(forecaster.certificate(10**6))
+        assert float(told.partition("a^2 + b^2 <= ")[2].partition("^2,")[0]) == radius
+    assert "scores held in [0.01, 0.99]" in told

@@ -79,7 +79,7 @@ def read_numbers(values: object, name: str) -> NDArray[Any]:
         _refuse_not_numbers(a[0] if a.size else a.dtype, name)
     items = a.tolist()
     examples = dict(zip(map(type, items), items, strict=True))
-    missing = {t for t, v in examples.items() if not isinstance(v, _REAL) and _is_missing(v)}
+    missing = {t for t, v in examples.items() if not isinstance(v, _REAL) and is_missing(v)}
     for t, v in examples.items():
         if t not in missing and not isinstance(v, _REAL):
             _refuse_not_numbers(v, name)
@@ -261,8 +261,8 @@ def refuse_missing(a: NDArray[Any], name: str, fix: str) -> None:
         missing = np.isnan(a) if math.isnan(value_range(a)[0]) else np.zeros(0, dtype=np.bool_)
     elif a.dtype.kind in "mM":
         missing = np.isnat(a)
-    elif any(map(_is_missing, as_set(a, name))):
-        missing = np.fromiter(map(_is_missing, a), dtype=np.bool_, count=a.size)
+    elif any(map(is_missing, as_set(a, name))):
+        missing = np.fromiter(map(is_missing, a), dtype=np.bool_, count=a.size)
     else:
         return
     if missing.any():
@@ -272,7 +272,7 @@ def refuse_missing(a: NDArray[Any], name: str, fix: str) -> None:
         )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """None, NaN, NaT and the like: what is not equal to itself, or will not say."""
     if value is None:
         return True

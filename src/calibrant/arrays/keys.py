@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import CHUNK, EXACT, _convert, _is_missing
+from calibrant.arrays.columns import CHUNK, EXACT, _convert, is_missing
 from calibrant.arrays.errors import InputError
 
 LONGEST_KEY = 1_000
@@ -93,7 +93,7 @@ def key_text(value: Any, name: str = "groups") -> str | None:
         return "true" if value else "false"
     if isinstance(value, numbers.Integral):
         return str(int(value))
-    if _is_missing(value):
+    if is_missing(value):
         return None
     if isinstance(value, float | np.floating) and abs(float(value)) < EXACT and value == np.floor(value):
         return str(int(value))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
@@ -21,7 +20,7 @@ from calibrant.online.inputs import many_features, many_labels, many_scores, one
 from calibrant.online.kernels import SEEN, Factory, object_steps
 from calibrant.online.limits import MOST_ROWS, changed
 from calibrant.online.settings import settle
-from calibrant.online.states import are_numbers, parsed
+from calibrant.online.states import finite, parsed
 
 KINDS: dict[str, type[Forecaster]] = {}
 """Forecasters by the name that their states carry."""
@@ -43,8 +42,9 @@ class Forecaster:
     as arguments of ``__init__`` are settings: they are set there once, and stay.
 
     A subclass defines ``predict_one``, ``learn_one``, ``n_rows``, ``_parameters`` (its keyword arguments), ``_numbers``
-    (what it learned), ``_check`` and ``_resume``; :class:`KernelForecaster` does most of it for one that is written as
-    a kernel. One object is for one thread at a time.
+    (what it learned, the rows first) and ``_resume``, and adds to ``_check`` what its numbers must keep;
+    :class:`KernelForecaster` does most of it for one that is written as a kernel. One object is for one thread at a
+    time.
     """
 
     #: Forecasters that it stands on, in the order of its positional arguments.
@@ -161,9 +161,9 @@ class Forecaster:
             )
         self._admit_kind(state.get("forecaster"), state.get("parameters"), fix)
         numbers, below = self._unpacked(state.get("numbers")), state["experts"]
-        if len(below) != len(self.experts) or not are_numbers(numbers, self._numbers()):
+        as_many = len(below) == len(self.experts) and numbers is not None and len(numbers) == len(self._numbers())
+        if numbers is None or not as_many or not finite(numbers):
             raise InputError("the state has not the numbers that this forecaster needs: was it cut off?")
-        assert numbers is not None
         self._check(numbers)
         self._check_experts(
             numbers[SEEN], [expert._admit(its, fix) for expert, its in zip(self.experts, below, strict=True)]
@@ -368,17 +368,6 @@ def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features:
     if forecaster.takes_features and not features:
         raise InputError(f"{name} must need one score alone, and {type(forecaster).__name__} needs features")
     return forecaster
-
-
-def step_all(experts: Sequence[tuple[Forecaster, Any]], score: float, label: float) -> list[float]:
-    """Let every expert learn a row, and say what each forecast; if one of them refuses it, none learns it."""
-    told = [math.nan if expert._never_refuses else expert.predict_one(score, features) for expert, features in experts]
-    for i, (expert, features) in enumerate(experts):
-        if expert._never_refuses:
-            told[i] = expert._step(score, label, features)
-        else:
-            expert.learn_one(score, label, features)
-    return told
 
 
 def own_copy(forecaster: Forecaster) -> Forecaster:

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.columns import CHUNK, _is_missing, read_column, read_floats, refuse_other_order
+from calibrant.arrays.columns import CHUNK, is_missing, read_column, read_floats, refuse_other_order
 from calibrant.numerics import Floats
 
 MARGINS = "leave rows without a score out, and pass margins through a sigmoid first"
 
 UNKNOWN = "leave rows out whose outcome is not known yet"
-
 
 LONGEST = 80
 """Characters of a value that an error shows."""
@@ -131,7 +130,7 @@ def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
 
 def _remedy(name: str, value: Any, bounded: bool) -> str:
     """What to do about a value that is no outcome."""
-    if value is np.ma.masked or (not hasattr(value, "__len__") and _is_missing(value)):
+    if value is np.ma.masked or (not hasattr(value, "__len__") and is_missing(value)):
         return UNKNOWN
     if _real(value) is None and not isinstance(value, str | bytes):
         return "pass one value a row" if hasattr(value, "__len__") else "pass the outcome as a number"

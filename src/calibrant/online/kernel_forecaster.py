@@ -27,6 +27,9 @@ from calibrant.online.kernels import (
 PLAIN = frozenset({bool, int, float})
 """Types of labels that need no conversion."""
 
+MADE_AGAIN = frozenset({"_predict", "_learn", "_both", "_row_state", "_stood_on"})
+"""Attributes that a copy makes for itself."""
+
 COMPILED: set[tuple[tuple[Factory, ...], int]] = set()
 """Streams that numba has compiled in this process."""
 
@@ -40,13 +43,10 @@ class KernelForecaster(Forecaster, abstract=True):
 
     _factory: ClassVar[Factory]
     _stood_on = False
-    """Whether another kernel steps on its numbers."""
+    """Whether another kernel steps on its numbers; a copy of it stands alone."""
 
     def __init__(self, *experts: Forecaster) -> None:
         self._own(*experts)
-        for expert in self.experts:
-            if isinstance(expert, KernelForecaster):
-                expert._stood_on = True
         self._held: Any = self._begin()
         self._use(fast=False)
 
@@ -94,9 +94,10 @@ class KernelForecaster(Forecaster, abstract=True):
             raise InputError(f"numba cannot compile {type(self).__name__}: {first}") from error
 
     def _use(self, *, fast: bool) -> None:
-        """Step by compiled code on arrays, or by plain code on lists."""
+        """Step by compiled code on arrays, or by plain code on lists; so do those that it stands on."""
         for expert in self.experts:
             if isinstance(expert, KernelForecaster):
+                expert._stood_on = True
                 expert._use(fast=fast)
         numbers = [float(x) for x in self._held]
         self._held, self._fast = np.array(numbers) if fast else numbers, fast
@@ -196,10 +197,11 @@ class KernelForecaster(Forecaster, abstract=True):
         """Look at what a stream has left behind, and warn where the user should know."""
 
     def _run(self, which: int, *arrays: NDArray[Any]) -> None:
-        run = streams(self._kernel, fast=self._fast or self._pays(which, len(arrays[0])))[which]
+        pays = not self._fast and self._pays(which, len(arrays[0]))
+        run = streams(self._kernel, fast=self._fast or pays)[which]
         if self._fast:
             run(self._both, *arrays)
-        elif self._pays(which, len(arrays[0])):
+        elif pays:
             COMPILED.add((self._kernel, which))
             state = _as_arrays(self._both)
             run(state, *arrays)
@@ -223,8 +225,8 @@ class KernelForecaster(Forecaster, abstract=True):
         self._held[:] = numbers
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the steps, which are made again."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_predict", "_learn", "_both", "_row_state")}
+        """Everything but the steps, and what they step on."""
+        return {k: v for k, v in self.__dict__.items() if k not in MADE_AGAIN}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make the steps again."""

@@ -1,10 +1,12 @@
-"""Means of forecasts by weights that follow their log loss, and what rounding may take from them."""
+"""Several forecasters as one: they learn together, and means of what they say follow their log loss."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+from calibrant.online.base import Forecaster
 from calibrant.online.limits import LEAST_CLAMP
 
 LARGEST_LOG_LOSS = -math.log(LEAST_CLAMP)
@@ -52,3 +54,14 @@ def lost_by_rounding(n_rows: int) -> float:
     [0.0048, 0.4781, 59.9965]
     """
     return n_rows * (LOST_A_ROW + 0.5 * (n_rows + 1) * LARGEST_LOG_LOSS * 2.0**-53)
+
+
+def step_all(experts: Sequence[tuple[Forecaster, Any]], score: float, label: float) -> list[float]:
+    """Let every expert learn a row, and say what each forecast; if one of them refuses it, none learns it."""
+    told = [math.nan if expert._never_refuses else expert.predict_one(score, features) for expert, features in experts]
+    for i, (expert, features) in enumerate(experts):
+        if expert._never_refuses:
+            told[i] = expert._step(score, label, features)
+        else:
+            expert.learn_one(score, label, features)
+    return told

@@ -182,12 +182,17 @@ LARGEST_FEATURES = math.sqrt(1.0 + math.log((1.0 - CERTIFIED_CLAMP) / CERTIFIED_
 
 def best_platt(radius: float) -> str:
     """Whom the regret is against, in words."""
-    return f"the best Platt map with a^2 + b^2 <= {radius:g}^2"
+    return f"the best Platt map with a^2 + b^2 <= {_exactly(radius)}^2"
 
 
 def both_held(clamp: float) -> str:
     """That both sides see the same scores, in words."""
-    return f"both see scores held in [{clamp:g}, {1.0 - clamp:g}]"
+    return f"both see scores held in [{_exactly(clamp)}, {_exactly(1.0 - clamp)}]"
+
+
+def _exactly(x: float) -> str:
+    """All digits: a ball that is printed larger than it is would be promised too much."""
+    return repr(float(x)).removesuffix(".0")
 
 
 def _certified_constants(radius: float, gamma: Any, rho: Any, clamp: Any) -> tuple[float, float, float]:

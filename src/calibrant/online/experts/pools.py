@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Iterable
 from typing import Self
 
 import numpy as np
 
 from calibrant.numerics import Floats, Grid
 from calibrant.online.limits import SLACK, changed
+from calibrant.online.states import finite
 from calibrant.tallies import Cells, Tally
 
 GRID = Grid(6)
@@ -188,8 +187,3 @@ class Gridded:
         self.squares = float(numbers[0])
         self.waiting.resume(numbers[1 : 2 + 2 * int(numbers[1])])
         self.columns[:, place.astype(np.intp)] = columns
-
-
-def finite(numbers: Iterable[object]) -> bool:
-    """Whether all of these are finite numbers."""
-    return all(isinstance(x, float | int) and type(x) is not bool and abs(x) <= sys.float_info.max for x in numbers)

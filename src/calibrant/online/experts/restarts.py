@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
-from calibrant.online.base import Forecaster, step_all
-from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, weighted_mean
+from calibrant.online.base import Forecaster
+from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, step_all, weighted_mean
 from calibrant.online.experts.newton import best_platt, both_held
 from calibrant.online.limits import MOST_ROWS, SLACK, changed, regret_promise, whole
 

@@ -18,9 +18,10 @@ from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
 from calibrant.online.experts.newton import USUAL_CLAMP
 from calibrant.online.experts.newton_steps import link
-from calibrant.online.experts.pools import Gridded, Latest, finite
+from calibrant.online.experts.pools import Gridded, Latest
 from calibrant.online.kernels import plain
 from calibrant.online.limits import LEAST_CLAMP, MOST_ROWS, changed, clamp_of, real, whole, whole_in
+from calibrant.online.states import finite
 from calibrant.solvers import fit_logistic
 from calibrant.tallies import Tally
 
@@ -183,9 +184,9 @@ class Refitted(Forecaster):
     n_bins : int
         Bins, where ``method`` is ``"bins"``.
     clamp : float
-        Scores are held this far from 0 and 1, in fits and forecasts, unless ``method`` is ``"bins"``: at 2^-32 the
-        exact zeros of a forest would have log-odds of 22 and rule the slope for all other rows. For a forest of k trees
-        ``1 / (2 * k)`` is better still.
+        Scores are held this far from 0 and 1, in fits and in forecasts after the first one, unless ``method`` is
+        ``"bins"``: at 2^-32 the exact zeros of a forest would have log-odds of 22 and rule the slope for all other
+        rows. For a forest of k trees ``1 / (2 * k)`` is better still. Before the first fit a score is said as it is.
 
     Notes
     -----

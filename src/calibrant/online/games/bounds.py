@@ -16,7 +16,6 @@ CHANCES, SUMS = 2.0**-49, 2.0**-54
 """What the rounding of chances may add to a mean error for each row that came before, and that of sums of outcomes in
 [0, 1] to an error: docs/certificates/games.md, Rounding."""
 
-
 MANY = 2**40
 """Fewer rows lose little to rounding; beyond so many, it is all that can leave a bound empty."""
 

@@ -11,11 +11,11 @@ from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster, step_all
-from calibrant.online.experts.mixtures import held_inside, weighted_mean
+from calibrant.online.base import Forecaster
+from calibrant.online.experts.mixtures import LARGEST_LOG_LOSS, held_inside, step_all, weighted_mean
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import main_of
-from calibrant.online.limits import LEAST_CLAMP, changed
+from calibrant.online.limits import changed
 
 Loss = Literal["brier", "log"]
 
@@ -26,7 +26,7 @@ ROUNDING: dict[str, float] = {"brier": 2.0**-40, "log": 2.0**-20}
 """What the rounding of a forecast may add to the loss of a row: near 1 doubles are 2^-53 apart, and log loss has slopes
 up to 2^32 there."""
 
-LARGEST_LOSS: dict[str, float] = {"brier": 1.0, "log": -math.log(LEAST_CLAMP)}
+LARGEST_LOSS: dict[str, float] = {"brier": 1.0, "log": LARGEST_LOG_LOSS}
 """The largest loss of a row."""
 
 EMPTY: dict[str, float] = {"brier": 0.25, "log": math.log(2.0)}
