@@ -237,8 +237,10 @@ FIT = {
     "a guarantee that is none": ("rows.csv --guarantee 2", "--guarantee and --alpha must lie between 0 and 1"),
     "a guarantee beyond the labels": (
         "rows.csv --guarantee 0.001",
-        "--guarantee: that of 0.001 at confidence 90 % cannot be kept with 4,000 labels",
+        "4,000 labels are too few for --guarantee 0.001 --alpha 0.1: even two bins are not within 0.001",
     ),
+    "a look at no guarantee": ("rows.csv --look 2", "--look belongs to --guarantee"),
+    "a look before the first": ("rows.csv --guarantee 0.2 --look 0", "--look must be an integer of at least 1"),
     "a guarantee for rows that depend on each other": (
         "rows.csv --guarantee 0.1 --groups patient",
         "--guarantee cannot be kept: --groups says that rows depend on each other",

@@ -120,7 +120,80 @@ def test_a_guarantee_holds_as_often_as_it_says(full_size):
             continue
         answer = cal.certificate()
         place = np.searchsorted(answer.knots, expit(probes), side="right")
-        rates = np.bincount(place, truth(probes)) / np.bincount(place)
-        broken += bool(((rates < answer.lower) | (rates > answer.upper)).any())
+        mass = np.bincount(place, minlength=len(answer.rows))
+        rates = np.bincount(place, truth(probes), len(answer.rows)) / np.maximum(mass, 1)
+        broken += bool((((rates < answer.lower) | (rates > answer.upper)) & (mass > 0) & answer.promised).any())
     assert stats.binomtest(broken, samples, alpha, alternative="greater").pvalue > LEVEL
     assert stats.binomtest(refused, samples, 0.1, alternative="greater").pvalue > LEVEL
+
+
+@pytest.mark.filterwarnings("ignore:y has only one class")
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("n", "rate", "guarantee"),
+    [(200, 0.976, (0.08, 0.1)), (400, 0.989, (0.05, 0.1)), (1_000, 0.004, (0.02, 0.1)), (400, 0.041, (0.07, 0.05))],
+)
+def test_a_guarantee_holds_for_tied_scores_and_every_seed(n, rate, guarantee, seed):
+    """Exact: all numbers of events of a constant score, each with its probability, not an average over seeds."""
+    scores, false = np.full(n, 0.5), 0.0
+    for k in range(n + 1):
+        weight = stats.binom.pmf(k, n, rate)
+        if weight < 1e-4:
+            false += weight
+            continue
+        try:
+            cal = calibrate(scores, np.arange(n) < k, guarantee=guarantee, random_state=seed, kind="probability")
+        except InputError:
+            continue
+        answer = cal.certificate()
+        false += weight * bool((np.abs(rate - answer.outputs) > answer.epsilon)[answer.promised].any())
+    assert false <= guarantee[1]
+
+
+@pytest.mark.filterwarnings("ignore:y has only one class")
+@pytest.mark.slow
+def test_a_guarantee_holds_for_two_tied_scores_and_every_seed(full_size):
+    """Exact over both numbers of events; the rows of each score are fixed, which is one of the cases conditioned on."""
+    sizes, rates, guarantee = (40, 25) if full_size else (20, 14), (0.93, 0.04), (0.25, 0.2)
+    scores = np.repeat([0.2, 0.7], sizes)
+    for seed in range(2):
+        false = 0.0
+        for low, high in np.ndindex(sizes[0] + 1, sizes[1] + 1):
+            weight = stats.binom.pmf(low, sizes[0], rates[0]) * stats.binom.pmf(high, sizes[1], rates[1])
+            if weight < 1e-4:
+                false += weight
+                continue
+            y = np.r_[np.arange(sizes[0]) < low, np.arange(sizes[1]) < high]
+            try:
+                answer = calibrate(scores, y, guarantee=guarantee, random_state=seed, kind="probability").certificate()
+            except InputError:
+                continue
+            place = np.searchsorted(answer.knots, [0.2, 0.7], side="right")
+            shares, mass = np.bincount(place, np.multiply(sizes, rates)), np.bincount(place, sizes)
+            bins = np.flatnonzero(mass)
+            true = shares[bins] / mass[bins]
+            off = (true < answer.lower[bins]) | (true > answer.upper[bins])
+            false += weight * bool(off.any())
+        assert false <= guarantee[1]
+
+
+@pytest.mark.filterwarnings("ignore:y has only one class")
+def test_asking_again_as_advised_is_covered(full_size):
+    """The protocol of a refusal, followed to the end: look k has 2^(k-1) times the rows, whatever the labels were."""
+    epsilon, alpha, samples = 0.11, 0.1, 4_000 if full_size else 120
+    false = 0
+    for seed in range(samples):
+        rng = np.random.default_rng(seed)
+        rate, n = (0.5, 0.08, 0.93, 0.02)[seed % 4], 20
+        labels = rng.random(n * 2**7) < rate
+        for look in range(1, 8):
+            try:
+                y = labels[: n * 2 ** (look - 1)]
+                answer = calibrate(
+                    np.full(len(y), 0.5), y, guarantee=(epsilon, alpha), look=look, kind="probability"
+                ).certificate()
+            except InputError:
+                continue
+            false += bool((np.abs(rate - answer.outputs) > answer.epsilon)[answer.promised].any())
+            break
+    assert stats.binomtest(false, samples, alpha, alternative="greater").pvalue > LEVEL

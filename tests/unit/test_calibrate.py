@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from calibrant import (
     AutoCalibrator,
@@ -31,9 +32,11 @@ from calibrant.calibrators.candidates import BLEND, CANDIDATES, fit_bins, fit_sc
 from calibrant.calibrators.choosing import Blend, Candidate, Facts, choose, select
 from calibrant.calibrators.folds import Folds, deal, random_folds
 from calibrant.calibrators.losses import Losses
+from calibrant.calibrators.promising import Guarantee, look_share
 from calibrant.calibrators.select import COMPARED
 from calibrant.calibrators.shrunken import SCALES, fit_shrunken
 from calibrant.calibrators.tables import averaged
+from calibrant.export.document import Calibration
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import BetaMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import expit, logit
@@ -636,19 +639,35 @@ def test_no_certificate_after_a_choice_on_the_same_rows():
     assert "guarantee=(epsilon, alpha)" in str(answer)
 
 
-def test_a_guarantee_is_proved_by_rows_that_did_not_choose():
+def test_a_guarantee_is_made_of_all_rows_at_its_share_of_alpha():
     scores, y = sample(6000, 17)
     cal = calibrate(scores, y, guarantee=(0.08, 0.1))
     answer = cal.certificate()
     assert isinstance(answer, Certificate)
     assert answer.epsilon <= 0.08
     assert answer.alpha == 0.1
-    # n^(2/3) 10^(1/3) = 330.19 * 2.1544 = 711.4 rows choose, the other 5,288 fill the bins.
-    assert answer.n == 6000 - 712
-    low, high = clopper_pearson(answer.events, answer.rows, 0.1 / len(answer.rows))
-    np.testing.assert_allclose(answer.lower, low)
-    np.testing.assert_allclose(answer.upper, high)
-    assert "bins, filled by 5,288 rows that had no part in the choice" in str(cal)
+    assert answer.n + answer.uncovered_rows == 6000
+    # Ten numbers of bins could be within 0.08, all but 100. Of the first look's 80 % of alpha a quarter is for two
+    # bins, the rest in nine equal parts.
+    assert answer.share == pytest.approx(0.8 * 0.75 / 9)
+    low, high = clopper_pearson(answer.events, answer.rows, 0.1 * answer.share / int(answer.promised.sum()))
+    np.testing.assert_allclose(answer.lower[answer.promised], low[answer.promised])
+    np.testing.assert_allclose(answer.upper[answer.promised], high[answer.promised])
+    assert "Alpha: these bins spend 6.67 % of it" in str(answer)
+    assert "the first time that a guarantee is asked for" in str(answer)
+
+
+def test_the_shares_of_alpha_add_up_to_one():
+    for n in (10, 100, 1_000, 100_000):
+        assert sum(Guarantee(0.05, 0.1).shares(n).values()) == pytest.approx(0.8)
+    assert sum(look_share(look) for look in range(1, 60)) == pytest.approx(1.0)
+
+
+def test_a_guarantee_survives_a_document():
+    cal = calibrate(*sample(6000, 17), guarantee=(0.08, 0.1), look=2)
+    again = Calibration.from_json(cal.calibration_.to_json())
+    assert again.certificate.share == cal.certificate().share
+    assert again.certificate.look == 2
 
 
 def test_a_guarantee_of_another_alpha_is_the_default_of_its_certificate():
@@ -663,29 +682,41 @@ def test_more_is_asked_for_and_fewer_bins_are_made():
 
 
 @pytest.mark.parametrize("n", [1, 2, 40, 500])
-def test_a_guarantee_that_cannot_be_kept_says_how_many_labels_are_missing(n):
+def test_a_guarantee_that_cannot_be_kept_says_when_to_ask_again(n):
     scores, y = sample(n, 19)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        with pytest.raises(InputError, match=r"about [\d,]+ more are missing"):
+        with pytest.raises(InputError, match=rf"^{n:,} labels are too few .* ask again at [\d,]+ labels with look=\d"):
             calibrate(scores, y, guarantee=(0.01, 0.1))
 
 
-def test_the_missing_labels_are_about_those_that_two_bins_need():
-    """Rate near 1/2, 1.96 * sqrt(0.25 / n) = 0.02 at n = 2,401 rows in each of two bins, besides those that choose."""
+def test_asking_again_is_advised_for_a_power_of_two_times_the_labels_that_suffices_for_two_bins():
+    """Rate 1/2, epsilon 0.02: (z / 2 / 0.02)^2 rows in each of two bins, z at 0.1 times the share of look 7, halved."""
     y = np.arange(500) % 2
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         calibrate(np.linspace(0.3, 0.7, 500), y, guarantee=(0.02, 0.1))
-    missing = int(str(told.value).split("about ")[1].split(" more")[0].replace(",", ""))
-    assert missing == pytest.approx(2 * 2401 + 650 - 500, rel=0.1)
+    z = ndtri(1 - 0.1 * 0.2 / 2**6 / 4 / 2 / 2)
+    assert 16_000 < 2 * (z / 2 / 0.02) ** 2 < 32_000
+    assert "ask again at 32,000 labels with look=7" in str(error.value)
 
 
-def test_a_promise_that_only_a_constant_keeps_is_an_error():
-    """One bin would be within 0.02, and would tell nobody anything."""
+def test_a_guarantee_that_only_a_constant_meets_is_an_error():
+    """One bin would be within 0.02, and would be useless."""
     rng = np.random.default_rng(3)
     scores = rng.random(3000)
-    with pytest.raises(InputError, match="for two bins about"):
+    with pytest.raises(InputError, match="even two bins are not within"):
         calibrate(scores, rng.random(3000) < scores, guarantee=(0.02, 0.1))
+
+
+@pytest.mark.parametrize("look", [0, -1, 1.5, True, "2"])
+def test_a_look_is_a_positive_integer(look):
+    with pytest.raises(InputError, match="look must be an integer"):
+        calibrate(*sample(), guarantee=(0.2, 0.1), look=look)
+
+
+def test_a_look_needs_a_guarantee():
+    with pytest.raises(InputError, match="pass guarantee too"):
+        calibrate(*sample(), look=2)
 
 
 @pytest.mark.parametrize("guarantee", [0.05, "0.05", (0.05,), (0.05, "a"), None])

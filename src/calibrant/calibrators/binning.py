@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.errors import warn
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.cuts import (
-    HEAVY_ROWS,
     ROUNDING,
-    both_sides,
     check_bins,
     counted,
     default_bins,
     mass_edges,
+    own_row_bins,
     parted,
-    rates,
     width_edges,
 )
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.planning import Scheme, plan, split_size
 from calibrant.maps import Map
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
-OWN_ROWS_SOURCE = "Gupta 2023, Theorem 4.1, given the edges"
 FIXED_SOURCE = "Gupta 2023, section 3.4.1, bins fixed beforehand"
 CHOSEN_BEFORE = "the bins were chosen before these rows were seen"
 OTHER_ROWS = "the tally that chose the bins is independent of these rows"
@@ -172,41 +168,8 @@ class HistogramBinning(BinaryCalibrator):
         return self._fixed(rest, edges, rule, "" if self.random_state is None else SEED, fixed=False)
 
     def _from_own_rows(self, tally: Tally, count: int) -> Bins:
-        """002 Algorithm 4.1 on scores or cells, heavy edges as bins of their own; see docs/certificates/own-rows.md."""
-        total = int(tally.total)
-        ranks = -(-np.arange(1, count) * (total + 1) // count)  # ceil(b (n + 1) / B)
-        begins, ends = tally.cell_at(ranks)
-        lowest, knots = both_sides(tally, begins, ends)
-        n, events = (cast(Ints, column) for column in tally.partition(knots))
-        on_edge = np.isin(np.append(lowest, knots), begins)
-        heavy = n >= max(min(max(HEAVY_ROWS, total / (10 * count)), total / (2 * count)), 2)
-        light = on_edge & ~heavy
-        used = self._with_light_edges(n, events, on_edge, np.flatnonzero(light))
-        return Bins(
-            knots,
-            rates(*used, succession=self.extremes == "succession"),
-            np.where(light, 0, n),
-            np.where(light, 0, events),
-            "equal masses of the rows themselves",
-            OWN_ROWS_SOURCE,
-            uncovered=light,
-            uncovered_rows=int(n[light].sum()),
-            fixed=False,
-        )
-
-    def _with_light_edges(
-        self, n: Ints, events: Ints, on_edge: NDArray[np.bool_], light: NDArray[np.intp]
-    ) -> tuple[Ints, Ints]:
-        """Rows and events that outputs are made of: a light edge follows the bin above it, where that has rows."""
-        used_n, used_events = n.copy(), events.copy()
-        if self.estimate == "all":  # the rows on a light edge also join the mean of the bin below it
-            joins = light[(light > 0) & ~on_edge[light - 1]]
-            used_n[joins - 1] += n[joins]
-            used_events[joins - 1] += events[joins]
-        follows = light[light + 1 < len(n)]
-        follows = follows[~on_edge[follows + 1] & (n[follows + 1] > 0)]
-        used_n[follows], used_events[follows] = used_n[follows + 1], used_events[follows + 1]
-        return used_n, used_events
+        kept = self.extremes == "succession"
+        return own_row_bins(tally, count, succession=kept, edge_rows=self.estimate == "all")
 
     # ------------------------------------------------------------------------------------------------ how many bins
 

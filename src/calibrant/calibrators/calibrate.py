@@ -32,6 +32,7 @@ def calibrate(
     loss: Loss = "log",
     cv: int = 5,
     guarantee: tuple[float, float] | None = None,
+    look: int = 1,
     random_state: int = 0,
     score: str | None = None,
     label: str | None = None,
@@ -83,7 +84,7 @@ def calibrate(
         return chooser.fit(scores, **{"y": y, "sample_weight": sample_weight, "classes": classes, **sides})
     if classes is not None:
         raise InputError("classes are for a matrix with one column per class: pass that, or leave them out")
-    cal = AutoCalibrator(candidates, loss=loss, cv=cv, guarantee=guarantee, random_state=random_state)
+    cal = AutoCalibrator(candidates, loss=loss, cv=cv, guarantee=guarantee, look=look, random_state=random_state)
     given = {"score": score, "label": label, "positive": positive, "kind": kind, "groups": groups, "time": time}
     if isinstance(scores, Tally):
         given |= {"y": y, "sample_weight": sample_weight, "by": by, "source": source}

@@ -55,14 +55,19 @@ class Candidate:
     least: float = 0.0
     rows: float = 0.0
     kinds: tuple[Kind, ...] = ("probability", "logit", "real")
+    when: Callable[[Tally], str] | None = None
+    """Why it must not be chosen on these rows, beyond their number; empty when it may be."""
 
-    def why_not(self, facts: Facts) -> str:
+    def why_not(self, tally: Tally) -> str:
         """Why it is not tried; empty when it is."""
+        facts = Facts.of(tally)
         if facts.kind not in self.kinds:
             return f"not for {facts.kind} scores"
         if facts.rows < self.rows:
             return f"from {self.rows:,.6g} rows on"
-        return f"from {self.least:,.6g} rows of the rarer class on" if facts.rarer < self.least else ""
+        if facts.rarer < self.least:
+            return f"from {self.least:,.6g} rows of the rarer class on"
+        return "" if self.when is None else self.when(tally)
 
 
 # ----------------------------------------------------------------------------------------------------------- the choice
@@ -143,9 +148,9 @@ class Blend:
     """Rows of the rarer class from which on it is tried."""
     name: str = "blend"
 
-    def why_not(self, facts: Facts) -> str:
+    def why_not(self, tally: Tally) -> str:
         """Why it is not tried; empty when it is."""
-        return f"from {self.least:,.6g} rows of the rarer class on" if facts.rarer < self.least else ""
+        return f"from {self.least:,.6g} rows of the rarer class on" if Facts.of(tally).rarer < self.least else ""
 
 
 @dataclass(frozen=True)
@@ -205,8 +210,8 @@ def select(
     """
     runs: tuple[Candidate | Blend, ...] = (*candidates, *([] if blend is None else [blend]))
     runs = runs if keep is None else (keep, *runs)
-    facts = Facts.of(whole)
-    tried = [each for each in runs if not each.why_not(facts)]
+    reasons = {each.name: each.why_not(whole) for each in runs}
+    tried = [each for each in runs if not reasons[each.name]]
     first = 0 if keep is None or tried[0] is not keep else 1
     blended = blend if blend in tried else None
     singles = [each for each in tried if isinstance(each, Candidate)]
@@ -215,7 +220,7 @@ def select(
     place = {each.name: column for column, each in enumerate(tried)}
     last = None if blended is None else place[blended.name]
     best = first if flat is None else choose(flat, range(first, len(tried)), loss, last)
-    lines = tuple(compared(each.name, flat, place.get(each.name), best, each.why_not(facts)) for each in runs)
+    lines = tuple(compared(each.name, flat, place.get(each.name), best, reasons[each.name]) for each in runs)
     nested = estimates(crossed.nested(lambda seen, losses: _choice(tried, first, seen, losses, loss, last)), loss)
     chosen = tried[best]
     weights = _kept_weights(chosen, crossed.weights) if isinstance(chosen, Blend) else {}
@@ -236,8 +241,7 @@ def _choice(
     tried: Sequence[Candidate | Blend], first: int, seen: Tally, losses: Losses, loss: Loss, blend: int | None
 ) -> int:
     """What the rule chooses on fewer rows, where fewer candidates may be admitted."""
-    facts = Facts.of(seen)
-    columns = [column for column, each in enumerate(tried) if column >= first and not each.why_not(facts)] or [first]
+    columns = [column for column, each in enumerate(tried) if column >= first and not each.why_not(seen)] or [first]
     return choose(losses, columns, loss, blend)
 
 

@@ -193,6 +193,57 @@ def counted(
     return Bins(edges, outputs, n, events, rule, source, uncovered=nothing, fixed=fixed, assumption=assumption)
 
 
+OWN_ROWS_SOURCE = "Gupta 2023, Theorem 4.1, given the edges"
+
+
+def own_row_bins(tally: Tally, count: int, *, succession: bool = True, edge_rows: bool = False) -> Bins:
+    """About ``count`` bins of equal mass whose edges are rows of the tally itself (Gupta 2023, Algorithm 4.1).
+
+    Heavy edges are bins of their own; see ``docs/certificates/own-rows.md``. With ``edge_rows`` the rows on a light
+    edge also join the mean of the bin below it.
+
+    Examples
+    --------
+    >>> own_row_bins(Tally.from_arrays([0.1, 0.2, 0.3, 0.4, 0.5], [0, 0, 1, 1, 1]), 2).n.tolist()
+    [2, 0, 2]
+    """
+    total = int(tally.total)
+    ranks = -(-np.arange(1, count) * (total + 1) // count)  # ceil(b (n + 1) / B)
+    begins, ends = tally.cell_at(ranks)
+    lowest, knots = both_sides(tally, begins, ends)
+    n, events = (cast(Ints, column) for column in tally.partition(knots))
+    on_edge = np.isin(np.append(lowest, knots), begins)
+    heavy = n >= max(min(max(HEAVY_ROWS, total / (10 * count)), total / (2 * count)), 2)
+    light = on_edge & ~heavy
+    used = _with_light_edges(n, events, on_edge, np.flatnonzero(light), edge_rows=edge_rows)
+    return Bins(
+        knots,
+        rates(*used, succession=succession),
+        np.where(light, 0, n),
+        np.where(light, 0, events),
+        "equal masses of the rows themselves",
+        OWN_ROWS_SOURCE,
+        uncovered=light,
+        uncovered_rows=int(n[light].sum()),
+        fixed=False,
+    )
+
+
+def _with_light_edges(
+    n: Ints, events: Ints, on_edge: NDArray[np.bool_], light: NDArray[np.intp], *, edge_rows: bool
+) -> tuple[Ints, Ints]:
+    """Rows and events that outputs are made of: a light edge follows the bin above it, where that has rows."""
+    used_n, used_events = n.copy(), events.copy()
+    if edge_rows:
+        joins = light[(light > 0) & ~on_edge[light - 1]]
+        used_n[joins - 1] += n[joins]
+        used_events[joins - 1] += events[joins]
+    follows = light[light + 1 < len(n)]
+    follows = follows[~on_edge[follows + 1] & (n[follows + 1] > 0)]
+    used_n[follows], used_events[follows] = used_n[follows + 1], used_events[follows + 1]
+    return used_n, used_events
+
+
 def scaled_means(scaling: Map, tally: Tally, n_bins: int) -> StepMap:
     """Means of a scaling map that never falls in about ``n_bins`` bins of equal mass.
 

@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.arrays import InputError
 from calibrant.arrays.class_rows import ClassKind, ClassRows, check_class_rows, read_matrix
 from calibrant.arrays.columns import check_option
-from calibrant.calibrators.binning import OWN_ROWS_SOURCE
 from calibrant.calibrators.class_base import ClassCalibrator
-from calibrant.calibrators.cuts import ROUNDING, check_bins
+from calibrant.calibrators.cuts import OWN_ROWS_SOURCE, ROUNDING, check_bins
 from calibrant.calibrators.path_bins import (
     CutList,
     PathList,

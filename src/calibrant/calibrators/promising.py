@@ -1,82 +1,139 @@
-"""Bins that keep a promise: chosen on some rows, filled and proved by the others."""
+"""Bins within a given distance of their true rates; the guarantee pays for the choice of their number."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from calibrant.arrays import InputError
-from calibrant.calibrators.binning import FIXED_SOURCE, SEED
-from calibrant.calibrators.candidates import CANDIDATES, bin_edges, fit_bins
+from calibrant.calibrators.candidates import CANDIDATES
 from calibrant.calibrators.choosing import Candidate, Selection, select
-from calibrant.calibrators.cuts import counted, parted
+from calibrant.calibrators.cuts import ROUNDING, counted, mass_edges, own_row_bins
 from calibrant.calibrators.folds import Folds
 from calibrant.calibrators.losses import Loss
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.issuing import Bins
-from calibrant.guarantees.planning import MOST_LABELS, split_size
+from calibrant.guarantees.planning import MOST_LABELS
+from calibrant.maps import Map
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 COUNTS = (2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
-"""Numbers of bins that are tried: one would keep any promise and say nothing."""
+"""Numbers of bins that are tried. A single bin would meet any guarantee and be useless."""
 
-TYPICAL_BINS = 10
-CAUTION = 2.0
-"""Standard errors by which a bin is expected to hold fewer rows, and rates nearer to 1/2, than the part says."""
+FIRST_LOOK = 0.8
+"""Share of alpha that the first look spends. Each further look spends half of what is left."""
+
+FEWEST_BINS = 0.25
+"""Share of a look's alpha for the fewest bins: the last resort before there is no guarantee at all."""
 
 
-def promised_bins(
-    tally: Tally, guarantee: tuple[float, float], loss: Loss, cv: int, random_state: int
-) -> tuple[Selection, Bins]:
-    r"""The best number of bins among those that will probably be within epsilon, and these bins filled by other rows.
+def look_share(look: int) -> float:
+    """Share of alpha that a look may spend; the shares of all looks add up to 1.
 
-    A random :math:`n^{2/3} 10^{1/3}` of the rows, at most half of them, choose: a number of bins B comes into question
-    when exact intervals at :math:`\alpha / B` around the rates that they show would be within epsilon, with two
-    standard errors to spare in rows and rates; of these the cross-fitted loss takes one, the fewest bins first. The
-    other rows fill the bins and prove the promise, once.
+    Examples
+    --------
+    >>> [round(look_share(look), 3) for look in (1, 2, 3)]
+    [0.8, 0.1, 0.05]
+    """
+    return FIRST_LOOK if look == 1 else (1.0 - FIRST_LOOK) * 0.5 ** (look - 1)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    r"""Bins within ``epsilon`` of their true rates with confidence 1 - ``alpha``, asked for the ``look``-th time.
+
+    Each number of bins that is tried spends its share of alpha: the fewest bins a quarter of it, the others the rest in
+    equal parts. So the intervals of all of them hold together, and any may be chosen, by any rule and on the same rows.
+    What is tried, and its share, depend on the number of rows alone.
+    """
+
+    epsilon: float
+    alpha: float
+    look: int = 1
+
+    def tried(self, rows: int) -> tuple[int, ...]:
+        """Numbers of bins that could be within epsilon of a rate of 0 or 1, the rates with the shortest intervals."""
+        return tuple(count for count in COUNTS if 2 * count <= rows and self._shortest(rows // count, count))
+
+    def _shortest(self, rows: int, count: int) -> bool:
+        return float(_half_widths(np.zeros(1), np.array([float(rows)]), self.alpha / count)[0]) <= self.epsilon
+
+    def shares(self, rows: int) -> dict[int, float]:
+        """Share of alpha by number of bins that is tried."""
+        fewest, *others = self.tried(rows) or COUNTS[:1]
+        first = FEWEST_BINS if others else 1.0
+        parts = {fewest: first} | {count: (1.0 - first) / len(others) for count in others}
+        return {count: look_share(self.look) * part for count, part in parts.items()}
+
+    def holds(self, bins: Bins) -> bool:
+        """Whether the intervals of these bins are within epsilon."""
+        return self.reach(bins) <= self.epsilon
+
+    def reach(self, bins: Bins) -> float:
+        """The largest distance between an output and an end of its interval."""
+        known = bins.n > 0
+        if not known.any():
+            return np.inf
+        low, high = clopper_pearson(bins.events[known], bins.n[known], self.alpha * bins.share / int(known.sum()))
+        return float(np.maximum(bins.outputs[known] - low, high - bins.outputs[known]).max())
+
+
+def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss) -> tuple[Selection, Bins]:
+    r"""The best of several numbers of bins among those whose intervals are within epsilon, and these bins.
+
+    All rows make and fill the bins (``docs/certificates/own-rows.md``), for each of a few numbers of bins, each at its
+    share of alpha. Of those within epsilon the cross-fitted loss takes one, the fewest bins first. The
+    bins owe nothing to a random draw, so the guarantee holds for every seed of the ``folds``.
 
     Raises
     ------
     InputError
-        When no number of bins comes into question, and when the bins miss epsilon after all: a promise that was asked
-        for and is not there must not pass unseen. The sentence says about how many more labels it takes.
+        When no number of bins is within epsilon: a guarantee that was asked for must not be missing silently. The
+        message says about how many more labels are needed, and that asking again is a second look.
     """
-    epsilon, alpha = guarantee
-    part, rest = _parted(tally, guarantee, random_state)
-    counts = [count for count in COUNTS if _reach(part, count, float(rest.total), alpha) <= epsilon]
-    if not counts:
-        raise InputError(_missing(part, tally, guarantee, "cannot be kept"))
+    made = {count: _bins(count, guarantee, tally) for count in guarantee.tried(_rows(tally))}
+    if not any(guarantee.holds(bins) for bins in made.values()):
+        raise InputError(_missing(tally, guarantee))
     candidates = [
-        Candidate(f"{count} bin{'' if count == 1 else 's'}", partial(fit_bins, n_bins=count)) for count in counts
+        Candidate(f"{count} bins", partial(_fit, count, guarantee), when=partial(_holds, count, guarantee))
+        for count in made
     ]
-    keep = None if part.kind == "real" else CANDIDATES["identity"]
-    selection = select(Folds.at_random(part, cv, random_state), candidates, part, loss, keep=keep)
-    edges = bin_edges(part, counts[[each.name for each in candidates].index(selection.chosen.name)])
-    rule = f"equal masses of a random part of {part.total:,.6g} rows"
-    bins = counted(rest, edges, rule, FIXED_SOURCE, SEED)
-    reached = _reached(bins, alpha)
-    if reached > epsilon:
-        raise InputError(_missing(part, tally, guarantee, f"was missed: the rows set aside reach {reached:.4f}"))
-    return selection, bins
+    keep = None if tally.kind == "real" else CANDIDATES["identity"]
+    selection = select(folds, candidates, tally, loss, keep=keep)
+    count = next(count for count, each in zip(made, candidates, strict=True) if each.name == selection.chosen.name)
+    return selection, made[count]
 
 
-def _parted(tally: Tally, guarantee: tuple[float, float], random_state: int) -> tuple[Tally, Tally]:
-    size = split_size(int(tally.total), TYPICAL_BINS)
-    if size < 1 or not tally.total > size:
-        raise InputError(_missing(tally, tally, guarantee, "cannot be kept"))
-    return parted(tally, size, random_state)
+def _bins(count: int, guarantee: Guarantee, tally: Tally) -> Bins:
+    assumption = "this is the first time that a guarantee is asked for on these rows"
+    if guarantee.look > 1:
+        assumption = (
+            f"there are {2 ** (guarantee.look - 1):,} times as many rows as when a guarantee was first asked for"
+        )
+    made = own_row_bins(tally, count) if tally.counts else counted(tally, mass_edges(tally, count, np.inf), "", "", "")
+    return replace(
+        made,
+        share=guarantee.shares(_rows(tally)).get(count, 0.0),
+        look=guarantee.look,
+        assumption=assumption,
+    )
 
 
-def _reach(part: Tally, count: int, rows: float, alpha: float) -> float:
-    """What the widest of so many bins will reach, cautiously."""
-    n, events = part.partition(bin_edges(part, count))
-    shares, rates = n / n.sum(), (events + 0.5) / (n + 1.0)
-    noise = CAUTION * np.sqrt(rates * (1.0 - rates) / (n + 1.0))
-    rates = rates + np.clip(0.5 - rates, -noise, noise)
-    expected = np.floor(rows * shares - CAUTION * np.sqrt(rows * shares * (1.0 - shares)))
-    return float(_half_widths(rates, np.maximum(expected, 1.0), alpha / len(n)).max())
+def _rows(tally: Tally) -> int:
+    """Rows, or the effective size of importance weights, which carry no certificate."""
+    return int(tally.effective_size * (1.0 + ROUNDING))
+
+
+def _fit(count: int, guarantee: Guarantee, tally: Tally) -> Map:
+    return _bins(count, guarantee, tally).to_map()
+
+
+def _holds(count: int, guarantee: Guarantee, tally: Tally) -> str:
+    """Empty when this number of bins is within epsilon on these rows."""
+    return "" if guarantee.holds(_bins(count, guarantee, tally)) else f"not within {guarantee.epsilon:g}"
 
 
 def _half_widths(rates: Floats, rows: Floats, alpha: float) -> Floats:
@@ -86,28 +143,24 @@ def _half_widths(rates: Floats, rows: Floats, alpha: float) -> Floats:
     return np.maximum(outputs - low, high - outputs)
 
 
-def _reached(bins: Bins, alpha: float) -> float:
-    filled = bins.n > 0
-    low, high = clopper_pearson(bins.events[filled], bins.n[filled], alpha / int(filled.sum()))
-    return float(np.maximum(bins.outputs[filled] - low, high - bins.outputs[filled]).max())
+def _missing(tally: Tally, guarantee: Guarantee) -> str:
+    """What to do when no number of bins is within epsilon.
 
-
-def _missing(part: Tally, tally: Tally, guarantee: tuple[float, float], what: str) -> str:
-    epsilon, alpha = guarantee
-    rate = (float(part.positives) + 0.5) / (float(part.total) + 1.0)
-    low, high = 1, 1
-    while not _two_bins(high, rate, alpha) <= epsilon and high < MOST_LABELS:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _two_bins(middle, rate, alpha) <= epsilon else (middle, high)
-    more = max(high - int(tally.total), int(0.25 * tally.total), 1)
+    Rows double from look to look, so however the labels choose among the looks, each has its rows fixed in advance.
+    """
+    total, rate = int(tally.total), (float(tally.positives) + 0.5) / (float(tally.total) + 1.0)
+    needed = guarantee
+    while True:
+        total, needed = 2 * max(total, 1), replace(needed, look=needed.look + 1)
+        if _two_bins(total, rate, needed) <= guarantee.epsilon or total >= MOST_LABELS:
+            break
     return (
-        f"the guarantee of {epsilon:g} at confidence {100 * (1 - alpha):g} % {what} with {tally.total:,.6g} labels: "
-        f"for two bins about {more:,} more are missing, or allow a larger epsilon; another seed would void the promise"
+        f"{tally.total:,.6g} labels are too few for guarantee=({guarantee.epsilon:g}, {guarantee.alpha:g}): even two "
+        f"bins are not within {guarantee.epsilon:g}. Allow a larger epsilon, or ask again at {total:,} labels with "
+        f"look={needed.look} (labels double from look to look, and every look spends a part of alpha)"
     )
 
 
-def _two_bins(total: int, rate: float, alpha: float) -> float:
-    rows = (total - split_size(total, TYPICAL_BINS)) / 2
-    return float(_half_widths(np.array([rate]), np.array([max(np.floor(rows), 1.0)]), alpha / 2)[0])
+def _two_bins(total: int, rate: float, guarantee: Guarantee) -> float:
+    rows = np.array([max(np.floor(total / 2), 1.0)])
+    return float(_half_widths(np.array([rate]), rows, guarantee.alpha * guarantee.shares(total)[COUNTS[0]] / 2)[0])

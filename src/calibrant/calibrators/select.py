@@ -18,7 +18,7 @@ from calibrant.calibrators.candidates import BLEND, CANDIDATES, FEW, LEAST, REAL
 from calibrant.calibrators.choosing import Blend, Candidate, Compared, Selection, select
 from calibrant.calibrators.folds import Folds
 from calibrant.calibrators.losses import NAMES, Loss
-from calibrant.calibrators.promising import promised_bins
+from calibrant.calibrators.promising import Guarantee, guaranteed_bins
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.provenance import Sampling, State
@@ -35,7 +35,7 @@ MOST_EXACT = 1 << 14
 
 CHOSEN = (
     "the map was chosen among several, and fitted, on all of these rows, which no theorem here covers: pass "
-    "guarantee=(epsilon, alpha) for bins chosen on some rows and proved by the others"
+    "guarantee=(epsilon, alpha) for bins with a certificate"
 )
 
 
@@ -71,8 +71,13 @@ class AutoCalibrator(BinaryCalibrator):
         judged by what was fitted to those before it.
     guarantee : (epsilon, alpha), optional
         Choose among numbers of bins instead, so that with confidence 1 - alpha every bin is within epsilon of its true
-        rate. One part of the rows chooses, the other fills the bins and proves it; ``certificate()`` is that proof.
-        When it cannot be had, an error says about how many labels are missing.
+        rate. Each number of bins that is tried spends its share of alpha, so the choice is covered, for every seed;
+        ``certificate()`` states it. When no number of bins is within epsilon, an error says about how many more labels
+        are needed.
+    look : int
+        1 when a guarantee is asked for on these rows for the first time. Look k is for :math:`2^{k-1}` times as many
+        rows, the first ones among them. The first look spends 80 % of alpha and each further one half of what is left,
+        so that all looks together fail with probability at most alpha.
     random_state : int
         Seed of the parts.
 
@@ -128,12 +133,14 @@ class AutoCalibrator(BinaryCalibrator):
         loss: Loss = "log",
         cv: int = 5,
         guarantee: tuple[float, float] | None = None,
+        look: int = 1,
         random_state: int = 0,
     ) -> None:
         self.candidates = candidates
         self.loss = loss
         self.cv = cv
         self.guarantee = guarantee
+        self.look = look
         self.random_state = random_state
 
     @property
@@ -194,13 +201,13 @@ class AutoCalibrator(BinaryCalibrator):
     def _fit_map(self, tally: Tally) -> Map:
         self._check()
         self.bins_: Bins | None = None
-        if self.guarantee is not None:
-            chosen, self.bins_ = promised_bins(tally, self.guarantee, self.loss, self.cv, self.random_state)
-            self._keep(chosen)
-            return self.bins_.to_map()
         folds = getattr(self, "_apart", None)
         if folds is None:
             folds = Folds.at_random(_comparable(tally), self.cv, self.random_state)
+        if self.guarantee is not None:
+            chosen, self.bins_ = guaranteed_bins(tally, Guarantee(*self.guarantee, self.look), folds, self.loss)
+            self._keep(chosen)
+            return self.bins_.to_map()
         chosen = select(folds, self._pool(tally.kind), tally, self.loss, blend=self._blend(tally.kind))
         self._keep(chosen)
         return chosen.fit(tally)
@@ -231,7 +238,11 @@ class AutoCalibrator(BinaryCalibrator):
         check_option("loss", self.loss, get_args(Loss))
         if isinstance(self.cv, bool) or not isinstance(self.cv, Integral) or self.cv < 2:
             raise InputError(f"cv must be a whole number of at least 2 parts, got {self.cv!r}")
+        if not isinstance(self.look, Integral) or isinstance(self.look, bool) or self.look < 1:
+            raise InputError(f"look must be an integer of at least 1, got {self.look!r}")
         if self.guarantee is None:
+            if self.look != 1:
+                raise InputError("look counts how often a guarantee was asked for: pass guarantee too")
             return
         if self.candidates is not None:
             raise InputError("a guarantee is for bins: leave candidates out")
@@ -279,7 +290,7 @@ class AutoCalibrator(BinaryCalibrator):
 
     def _decision(self) -> str:
         if self.bins_ is not None:
-            return f"Chose {self.choice_}, filled by {self.bins_.n.sum():,.6g} rows that had no part in the choice."
+            return f"Chose {self.choice_} among {', '.join(line.name for line in self._compared())}."
         if self.choice_ != "identity":
             return f"Chose {self.choice_}: {self._in_words()}."
         if self.state_ == "uncalibrated":

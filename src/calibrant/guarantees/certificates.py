@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -71,6 +71,9 @@ class Certificate:
         Bins with rows that speak for them.
     uncovered
         Bins that are an edge chosen by the rows, with too few rows on it to be promised anything.
+    share, look
+        Share of alpha that the intervals spend, where the number of bins was chosen by their labels; the rest pays for
+        the numbers that were not chosen and for other looks. How often the guarantee was asked for on growing rows.
     """
 
     epsilon: float
@@ -90,6 +93,8 @@ class Certificate:
     rule: str
     assumptions: tuple[str, ...]
     source: str
+    share: float = field(default=1.0, metadata={"optional": True})
+    look: int = field(default=1, metadata={"optional": True})
 
     def __post_init__(self) -> None:
         """Refuse numbers that contradict each other; a document may hold anything."""
@@ -114,6 +119,8 @@ class Certificate:
             raise ValueError("n and epsilon must be those of the promised bins")
         if not 0.0 < self.alpha < 1.0 or self.uncovered_rows < 0:
             raise ValueError("alpha must lie between 0 and 1, and uncovered_rows not below 0")
+        if not 0.0 < self.share <= 1.0 or self.look < 1:
+            raise ValueError("share must lie above 0 and up to 1, and look be at least 1")
 
     @property
     def promised(self) -> Flags:
@@ -154,6 +161,11 @@ class Certificate:
             f"{head} differs from the calibrated probability by at most {_round_up(self.epsilon)}.",
             f"  Basis: {_count(self.n, 'row')}, {self.bound} intervals; {self.source}.",
         ]
+        if self.share < 1.0:
+            lines.append(
+                f"  Alpha: these bins spend {100 * self.share:.3g} % of it; the rest pays for the choice of the number "
+                "of bins and for further looks."
+            )
         widths = self.half_widths[self.promised]
         if self.epsilon > UNEVEN * np.median(widths):
             half = _round_up(float(np.sort(widths)[(len(widths) - 1) // 2]))

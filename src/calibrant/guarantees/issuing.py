@@ -38,6 +38,10 @@ class Bins:
     fixed: bool = True
     """Whether the bins owe nothing to any row, so that they would be the same after more rows."""
     assumption: str = ""
+    share: float = 1.0
+    """Share of alpha that the intervals of these bins may spend."""
+    look: int = 1
+    """How often a certificate was asked for on growing rows, this time included."""
 
     def to_map(self) -> StepMap:
         """The output of each bin for its scores."""
@@ -82,7 +86,7 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
                 'every look: pass n_bins with strategy="width" or with bins_from= another tally, or your own table'
             )
         union = len(promised) if mode == "simultaneous" else 1  # bins that are empty now may fill later
-    lower, upper = BOUNDS[bound](bins.events, bins.n, alpha / union)
+    lower, upper = BOUNDS[bound](bins.events, bins.n, alpha * bins.share / union)
     return Certificate(
         epsilon=float(np.maximum(bins.outputs - lower, upper - bins.outputs)[promised].max()),
         alpha=alpha,
@@ -101,4 +105,6 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
         rule=bins.rule,
         assumptions=(INDEPENDENT_ROWS, bins.assumption) if bins.assumption else (INDEPENDENT_ROWS,),
         source=bins.source,
+        share=bins.share,
+        look=bins.look,
     )

@@ -70,6 +70,7 @@ TAKEN = {
     "alpha": (Method.binning, Method.auto),
     "loss": (Method.auto,),
     "guarantee": (Method.auto,),
+    "look": (Method.auto,),
 }
 """Methods that each option of a method belongs to."""
 
@@ -86,7 +87,13 @@ def fit(
     ] = None,
     guarantee: Annotated[
         float | None,
-        typer.Option("--guarantee", metavar="E", help="auto: bins proved to be within E of their true rates."),
+        typer.Option("--guarantee", metavar="E", help="auto: bins within E of their true rates, with a certificate."),
+    ] = None,
+    look: Annotated[
+        int | None,
+        typer.Option(
+            "--look", metavar="K", help="--guarantee: how often it was asked for, this time included. [default: 1]"
+        ),
     ] = None,
     n_bins: Annotated[int | None, typer.Option("--n-bins", metavar="N", help="binning: number of bins.")] = None,
     epsilon: Annotated[
@@ -142,6 +149,7 @@ def fit(
 
     check_output(out, [".json"], force=force)
     given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee}
+    given["look"] = look
     calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
     if by or sources or multicalibrate:
         beside = {"--guarantee": guarantee, "--time": time, "--groups": groups}
@@ -187,6 +195,8 @@ def _calibrator(method: Method, said: dict[str, Any]) -> BinaryCalibrator:
             raise Mistake(
                 "--alpha belongs to --guarantee and to --method binning: add one of them, or leave --alpha out"
             )
+        if "look" in said and "guarantee" not in said:
+            raise Mistake("--look belongs to --guarantee: add that, or leave --look out")
         if "guarantee" in said:
             said["guarantee"] = (said["guarantee"], said.pop("alpha", ALPHA))
     if "loss" in said:
