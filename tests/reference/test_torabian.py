@@ -121,13 +121,17 @@ def test_probabilistic_counts_of_figures_22_to_26(weights: list[Fraction], count
     assert found.value == pytest.approx(float(count), rel=1e-14)
 
 
-def test_the_printed_408_is_of_weights_that_sum_to_105() -> None:
-    weights = [Fraction(1, 4)] * 3 + [Fraction(19, 80)] + [Fraction(1, 80)] * 5
-    squares = sum(weight**2 for weight in weights)
-    assert sum(weights) == Fraction(105, 100)
-    assert float(1 / squares) == pytest.approx(4.087, abs=1e-3)
-    found = probabilistic_count(range(9), [float(weight) for weight in weights])
-    assert found.value == pytest.approx(float(sum(weights) ** 2 / squares))  # 4.51, of shares that sum to 1
+def test_figure_23_has_a_count_of_40994_and_its_printed_weights_sum_to_105() -> None:
+    """One of four cells is cut into 19/80 and five cells that share the last 1/80; 1/80 is printed for each."""
+    large = [Fraction(1, 4)] * 3 + [Fraction(19, 80)]
+    printed, cut = large + [Fraction(1, 80)] * 5, large + [Fraction(1, 400)] * 5
+    assert (sum(printed), sum(cut)) == (Fraction(105, 100), 1)
+    assert float(1 / sum(weight**2 for weight in printed)) == pytest.approx(4.0868, abs=5e-5)  # printed 4.08
+    count = 1 / sum(weight**2 for weight in cut)
+    assert float(count) == pytest.approx(4.0994, abs=5e-5)
+    found = probabilistic_count(range(9), [float(weight) for weight in cut])
+    assert found.value == pytest.approx(float(count), rel=1e-14)
+    assert found.value < 5  # so 9 cells count for less than 5 equal ones, as section 2.3.1 concludes
 
 
 @pytest.mark.parametrize(
