@@ -65,7 +65,7 @@ def test_eq_48_at_the_sizes_of_figure_42(n: int, n_bins: int, epsilon: float, pr
 
 
 def test_the_arithmetic_of_4b_for_sample_splitting() -> None:
-    """The document's own steps to its 17,500 labels; c = 100 is a supposition there, and `plan` uses the exact law."""
+    """The steps of 4.B to its 17,500 labels for a marginal statement; c = 100 is assumed there, 2,000 is proved."""
     n_bins, delta = 10, 0.025
     for_the_edges = 100 * n_bins * np.log(10 * n_bins / delta)
     assert for_the_edges >= 8_000
@@ -76,7 +76,32 @@ def test_the_arithmetic_of_4b_for_sample_splitting() -> None:
     for_the_rates = next(n for n in range(1, 20_000) if n / (2 * n_bins) - slope * np.sqrt(n) >= 300)
     assert for_the_rates == pytest.approx(9_500, rel=0.02)
     assert 8_000 + 9_500 == 17_500
-    assert plan(n_bins=n_bins, epsilon=0.1, scheme="ums").n < 17_500
+    assert 2_000 * n_bins * np.log(10 * n_bins / delta) == pytest.approx(165_881, abs=1)
+
+
+@pytest.mark.parametrize(("mode", "n"), [("marginal", 2_899), ("simultaneous", 4_977)])
+def test_sample_splitting_needs_far_fewer_labels_by_the_exact_law_of_spacings(mode: Any, n: int) -> None:
+    """Both statements of (0.1, 0.1)-calibration with 10 bins; 4.B states the marginal one and needs 17,500."""
+    assert plan(n_bins=10, epsilon=0.1, scheme="ums", mode=mode).n == n
+    assert plan(n=n - 1, n_bins=10, scheme="ums", mode=mode).epsilon > 0.1
+
+
+@pytest.mark.parametrize(("n", "n_bins"), [(2_899, 10), (500, 3), (20_000, 40)])
+def test_the_marginal_plan_of_sample_splitting_counts_the_bin_that_a_new_row_falls_in(n: int, n_bins: int) -> None:
+    """A new row falls into a bin in proportion to its mass, which raises the number of rows in that bin.
+
+    Between order statistics of the part that are g apart the mass is Beta(g, part + 1 - g), and Beta(g + 1, ...) given
+    that the new row is there.
+    """
+    alpha, part = 0.1, split_size(n, n_bins)
+    epsilon = plan(n=n, n_bins=n_bins, alpha=alpha, scheme="ums", mode="marginal").epsilon
+    gap, rest = (part + 1) // n_bins, n - part
+    smallest = round(np.log(4 / alpha) / (2 * epsilon**2))
+    for any_bin, met in [(gap, gap + 1), (gap + 1, gap + 2)]:
+        short = stats.betabinom.cdf(smallest - 1, rest, [any_bin, met], part + 1 - any_bin)
+        assert short[1] <= short[0] <= alpha / 2 + 1e-9
+    assert stats.betabinom.cdf(smallest, rest, gap, part + 1 - gap) > alpha / 2  # one row more would be too many
+    assert 2 * np.exp(-2 * smallest * epsilon**2) == pytest.approx(alpha / 2)
 
 
 def test_the_worst_case_is_infinite_below_two_rows_a_bin() -> None:
