@@ -126,7 +126,8 @@ def umd_epsilon(n: int, n_bins: int, alpha: float, *, mode: Mode = "simultaneous
 def expected_ece_bound(smallest_bin: int) -> float:
     r"""Bound on the expected :math:`\ell_p`-ECE of a binning, p <= 2: :math:`\sqrt{1 / (4 \min_b N_b)}`.
 
-    002 Theorem 4.2 (b) prints :math:`\sqrt{B/2n}`, which its last step reaches only when n/B is outside (2, 3).
+    It is for given bins and counts. On average over these too, without ties, :math:`\sqrt{B/2n}` holds (002 Theorem 4.2
+    (b); docs/certificates/intervals.md proves it where its last step fails, for n/B in (2, 3)).
 
     Examples
     --------
