@@ -52,7 +52,8 @@ def ece(
     (``"distinct"``), scores of fewer than 50 rows bring a note.
     Guarantee: no finite-sample guarantee. Biased upwards, more so with few rows or many bins: read it beside ``null``,
     what a perfectly calibrated model would show. The bootstrap standard error is too wide near that value, and there
-    is no interval. With binning, the error of the binned score is estimated, which never exceeds that of the score.
+    is no interval. With binning, the error of the binned score is estimated. Where a bin is represented by its mean
+    score, this error never exceeds that of the score; by its mid-point, it may.
     Cost: one pass over rows for equal width or given edges, one sort otherwise; then about 5 ms.
     Reference: 002 section 1.4.1 and Definition 4.3, 003 section 3.2.5; Naeini et al. 2015.
 
