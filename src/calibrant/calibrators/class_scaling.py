@@ -77,7 +77,10 @@ class VectorScaling(SoftmaxCalibrator):
 
     .. math:: m(z) = \operatorname{softmax}(v \odot z + b)
 
-    with :math:`z = \log p` and p the probabilities, or the softmax of logits. Ridge penalties of
+    with :math:`z = \log p` and p the probabilities, or the softmax of logits. This is the diagonal case of
+    :class:`DirichletScaling`. The vector scaling of Guo et al. (2017) has its slopes on raw logits, which differ from
+    :math:`\log p` by a number that varies from row to row; it is another family, and the two share only the maps whose
+    slopes are all equal, which are temperature scaling with intercepts. Ridge penalties of
     :math:`\tfrac{\lambda}{2} \sum_k (v_k / t - \bar v / t)^2` and :math:`\tfrac{\lambda}{2} \sum_k b_k^2`, with t the
     slope of pure temperature scaling, keep separable rows bounded.
 
@@ -95,7 +98,7 @@ class VectorScaling(SoftmaxCalibrator):
     added to a row of logits changes nothing.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
     Cost: about eight passes over the rows; above 150 classes some dozens.
-    Reference: Guo et al. (2017); 002 section 5.4.
+    Reference: Kull et al. (2019), for log-probabilities; 002 eq. 1.14 has logits (docs/errata.md).
 
     Examples
     --------
@@ -122,8 +125,10 @@ class MatrixScaling(SoftmaxCalibrator):
 
     .. math:: m(z) = \operatorname{softmax}(W z + b)
 
-    with ridge penalties on the off-diagonal numbers of W and on b (ODIR), in units of logits after pure temperature
-    scaling, and one of a single row on the diagonal, which keeps separable rows bounded.
+    with :math:`z = \log p`, ridge penalties on the off-diagonal numbers of W and on b (ODIR), in units of logits after
+    pure temperature scaling, and one of a single row on the diagonal, which keeps separable rows bounded. The family is
+    that of :class:`DirichletScaling`, with given penalties. The matrix scaling of Guo et al. (2017) acts on raw logits
+    and is another family, unless all rows of W have the same sum.
 
     Parameters
     ----------
@@ -137,7 +142,7 @@ class MatrixScaling(SoftmaxCalibrator):
     Edges, guarantee: as :class:`VectorScaling`. K classes have K (K + 1) numbers: with few rows for each of them use
     :class:`StructuredScaling`, which finds the penalty.
     Cost: about eight Newton steps of n K^4 / 4 operations up to 16 classes, then some hundred of 4 n K^2.
-    Reference: Guo et al. (2017); Kull et al. (2019) for the penalties.
+    Reference: Kull et al. (2019), for log-probabilities and the penalties; 002 eq. 1.15 has logits (docs/errata.md).
 
     Examples
     --------

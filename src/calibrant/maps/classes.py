@@ -70,12 +70,13 @@ class ClassMap(Map):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxMap(ClassMap):
-    r"""An affine map of logits, then softmax: temperature, vector, matrix and Dirichlet scaling.
+    r"""An affine map of log-probabilities, then softmax: temperature, vector, matrix and Dirichlet scaling.
 
     .. math:: m(z) = \operatorname{softmax}(W z + b)
 
     with :math:`z` the logarithms of the probabilities, held between ``clamp`` and 1; logits go through softmax first,
-    so that a constant added to a row changes nothing. ``slope`` is one number (:math:`W = tI`, 002 eq. 1.13 with
+    so that a constant added to a row changes nothing. On raw logits the same numbers are another map, unless all rows
+    of W have the same sum (docs/errata.md). ``slope`` is one number (:math:`W = tI`, 002 eq. 1.13 with
     :math:`t = 1/T`), K numbers (the diagonal of W), or K times K numbers row by row; ``intercept`` is b, K numbers, or
     none for zero.
 
