@@ -1,7 +1,7 @@
 #!/bin/sh
 # The gate in plain shell: everything after the name goes to `calibrant check`.
 #
-#   sh gate.sh predictions.parquet --score p --label bad
+#   sh gate.sh predictions.parquet --score p --label bad --by country --fail-on segments
 #
 # Ends with 0 when the probabilities are calibrated or cannot be judged yet, with 1 when they are off, and with the code
 # of the command when the check itself could not run.
@@ -12,7 +12,15 @@ calibrant check "$@" || status=$?
 case $status in
   0) echo "gate: open" ;;
   10)
-    echo "gate: closed, the probabilities are off" >&2
+    echo "gate: closed, the probabilities are off by more than the tolerance" >&2
+    exit 1
+    ;;
+  12)
+    echo "gate: closed, chance does not explain how far the probabilities are off" >&2
+    exit 1
+    ;;
+  13)
+    echo "gate: closed, the probabilities of a segment or a period are off" >&2
     exit 1
     ;;
   11) echo "gate: open, but more labels are needed to tell" >&2 ;;

@@ -17,6 +17,9 @@ STEP_HALVINGS = 40
 NEAR, SETTLED = 1e-10, 1e-20
 """Newton decrements, relative to the loss, from which on steps are trusted unseen, and the search ends."""
 
+ROUNDING = 1e-12
+"""Rates of weighted rows that differ by less, relatively, are equal, whatever the unit of the weights."""
+
 
 def pool_adjacent(n: NDArray[Any], events: NDArray[Any]) -> NDArray[np.intp]:
     r"""Where each block of the isotonic regression of ``events / n`` begins.
@@ -34,9 +37,10 @@ def pool_adjacent(n: NDArray[Any], events: NDArray[Any]) -> NDArray[np.intp]:
     if not len(n):
         return np.zeros(0, dtype=np.intp)
     starts = np.asarray(isotonic_regression(events / n, weights=n.astype(np.float64)).blocks[:-1], dtype=np.intp)
+    equal = 1.0 if np.issubdtype(events.dtype, np.integer) else 1.0 + ROUNDING
     while True:
         rates = np.add.reduceat(events, starts) / np.add.reduceat(n, starts)
-        rising = np.append(True, rates[1:] > rates[:-1])
+        rising = np.append(True, rates[1:] > rates[:-1] * equal)
         if rising.all():
             return starts
         starts = starts[rising]

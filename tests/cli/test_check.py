@@ -17,7 +17,11 @@ import calibrant as cb
     ("words", "code", "head"),
     [
         (["rows.csv"], 0, "CALIBRATED within the tolerance."),
-        (["rows.csv", "--label", "bad"], 10, "MISCALIBRATED: the probabilities are too high"),
+        (["rows.csv", "--label", "bad"], 10, "MISCALIBRATED beyond the tolerance: the probabilities are too high"),
+        (["rows.csv", "--label", "mixed"], 12, "TOO HIGH: chance does not explain it."),
+        (["rows.csv", "--by", "land", "--fail-on", "segments"], 0, "CALIBRATED within the tolerance."),
+        (["rows.csv", "--fail-on", "segments"], 1, ""),
+        (["rows.csv", "--by", "land", "--fail-on", "periods"], 1, ""),
         (["few.csv"], 11, "CANNOT TELL YET: "),
         (["rows.csv", "--score", "nothing"], 1, ""),
         (["rows.csv", "--tolerance", "much"], 2, ""),
@@ -127,7 +131,7 @@ def test_words_are_wrapped_and_tables_fit_a_terminal(run):
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("    ") for line in lines)  # a sentence that goes on hangs deeper than it began
-    assert "Segments: 1 of 4 that chance does not explain" in lines
+    assert "Segments: chance does not explain 1 of 4" in lines
     (italy,) = (line for line in lines if "land = it" in line)
     assert "too high" in italy
     assert sum(line.startswith("  2026-") for line in lines) == 8
@@ -136,7 +140,17 @@ def test_words_are_wrapped_and_tables_fit_a_terminal(run):
 def test_only_the_worst_of_many_segments_are_shown(run):
     done = run("check", "rows.csv", "--by", "patient")
     assert sum(" patient = " in line for line in done.stdout.splitlines()) == 12
-    assert "and 288 more" in done.stdout
+    assert "and 288 more\n" in done.stdout
+
+
+def test_the_segments_left_out_are_counted(run, columns):
+    """14 of 20 are off and 12 are shown: two more of the eight left out are off."""
+    segment = np.arange(len(columns["score"])) % 20
+    label = np.where(segment < 14, columns["label"] * (np.arange(len(segment)) % 3 == 0), columns["label"])
+    write({"score": columns["score"], "label": label, "segment": segment}, "many.csv")
+    out = run("check", "many.csv", "--by", "segment").stdout
+    assert "Segments: chance does not explain 14 of 20" in out
+    assert "and 8 more, 2 of which chance does not explain" in out
 
 
 def test_hints_speak_of_commands(run, columns):

@@ -60,8 +60,11 @@ def test_heaped_rows_that_the_map_was_fitted_to_are_known_again(run, here, n):
     assert done.stdout.startswith("In-sample: about 100 % of these rows were used to fit the map")
 
 
-def test_segments_that_are_off_do_not_change_the_exit_code_as_the_help_says(run):
-    assert run("check", "rows.csv", "--label", "mixed", "--by", "land", "--tolerance", "0.5").exit_code == 0
-    assert "segments and periods that are off are told, and do not change it" in " ".join(
-        run("check", "--help").stdout.replace("│", " ").split()
-    )
+def test_segments_and_periods_that_are_off_change_the_exit_code_when_asked(run):
+    words = ["check", "rows.csv", "--label", "mixed", "--by", "land", "--time", "day", "--tolerance", "0.5"]
+    assert run(*words).exit_code == 0
+    assert run(*words, "--fail-on", "segments").exit_code == 13
+    assert run(*words, "--fail-on", "periods").exit_code == 0
+    assert run(*words, "--fail-on", "periods", "--fail-on", "segments").exit_code == 13
+    plain = " ".join(run("check", "--help").stdout.replace("│", " ").split())
+    assert "0 calibrated, 10 miscalibrated, 12 off, 11 cannot tell" in plain

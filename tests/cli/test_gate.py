@@ -20,7 +20,14 @@ def shell(script: list[str], here: Path, **variables: str) -> subprocess.Complet
 
 STATES = [
     (["rows.csv"], 0, "gate: open\n"),
-    (["rows.csv", "--label", "bad"], 1, "gate: closed, the probabilities are off\n"),
+    (["rows.csv", "--label", "bad"], 1, "gate: closed, the probabilities are off by more than the tolerance\n"),
+    (["rows.csv", "--label", "mixed"], 1, "gate: closed, chance does not explain how far the probabilities are off\n"),
+    (
+        ["rows.csv", "--label", "mixed", "--by", "land", "--tolerance", "0.5", "--fail-on", "segments"],
+        1,
+        "gate: closed, the probabilities of a segment or a period are off\n",
+    ),
+    (["rows.csv", "--label", "mixed", "--by", "land", "--tolerance", "0.5"], 0, "gate: open\n"),
     (["few.csv"], 0, "gate: open, but more labels are needed to tell\n"),
     (["nothing.csv"], 1, "gate: the check did not run (exit code 1)\n"),
 ]

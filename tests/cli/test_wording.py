@@ -12,7 +12,7 @@ import pytest
 
 import calibrant as cb
 from calibrant.cli.wording import in_options, of_duckdb
-from calibrant.verdict.frames import NO_FOLDS
+from calibrant.verdict.frames import NO_GAIN
 
 S, Y = [0.1, 0.4, 0.6, 0.9], [0, 1, 0, 1]
 ROWS = "(VALUES (0.1::DOUBLE, 0, DATE '2026-01-01', 'x'), (NULL, 1, DATE '2026-01-02', 'y')) AS t(s, y, d, g)"
@@ -61,7 +61,7 @@ def test_hints_and_notes_speak_of_options():
     rng = np.random.default_rng(1)
     p = rng.beta(2, 5, 3000)
     verdict = cb.check(np.sqrt(p), rng.random(3000) < p / 4, rng.integers(1, 3, 3000))
-    told = " ".join(map(in_options, (*verdict.hints, *verdict.notes, NO_FOLDS)))
+    told = " ".join(map(in_options, (*verdict.hints, *verdict.notes, NO_GAIN)))
     assert "undoes it without labels; with labels: calibrant fit FILES --out map.json" in told
     assert "say --counts to keep" in told
     assert "unless --time or --groups says" in told

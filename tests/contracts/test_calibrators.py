@@ -64,6 +64,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {},
         {"candidates": ["platt", "isotonic"], "loss": "brier", "cv": 3, "random_state": 1},
         {"guarantee": (0.3, 0.1)},
+        {"guarantee": (0.5, 0.1), "look": 2},
     ],
     "BayesianBinning": [{}, {"spread": 3.0}, {"prior_rows": 20}],
     "BetaScaling": [{}, {"variant": "am"}, {"variant": "ab"}, {"soft_targets": True}, {"limits": True}],
@@ -155,6 +156,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 # Cases that refuse few rows with an InputError: what was asked for cannot be had.
 NEED_ROWS = {
     "AutoCalibrator(guarantee=(0.3, 0.1))": 50,
+    "AutoCalibrator(guarantee=(0.5, 0.1),look=2)": 50,
     "HistogramBinning(epsilon=0.3,alpha=0.2)": 40,
     "HistogramBinning(bins_from=part,part_size=0.3,random_state=5)": 2,
     "HistogramBinning(bins_from=part,part_size=100,n_bins=3,random_state=1)": 101,

@@ -60,7 +60,7 @@ def test_counts_mean_repetition() -> None:
 def test_equal_models_show_no_change_and_groups_widen() -> None:
     old, new, y = models()
     same = compare(old, old, y)
-    assert all(each.words == "no change that can be seen" for each in same.differences)
+    assert all(each.words == "no significant change" for each in same.differences)
     plain, clustered = (
         compare(old, new, y),
         compare(*(np.tile(c, 5) for c in (old, new, y)), groups=np.tile(range(2000), 5)),

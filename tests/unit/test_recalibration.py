@@ -62,7 +62,12 @@ def test_covariance_intervals_and_the_two_ratios_agree():
     found = recalibration(*world())
     assert found.covariance[0][0] == pytest.approx(found.slope.se**2)
     assert found.covariance[1][1] == pytest.approx(found.slope_intercept.se**2)
-    assert found.slope.high - found.slope.value == pytest.approx(1.959964 * found.slope.se, rel=1e-6)
+    assert found.slope_intercept.high - found.slope_intercept.value == pytest.approx(
+        1.959964 * found.slope_intercept.se, rel=1e-6
+    )
+    for estimate in (found.intercept, found.slope):  # profile likelihood: near the normal interval, and not it
+        for end in (estimate.low, estimate.high):
+            assert abs(end - estimate.value) == pytest.approx(1.96 * estimate.se, rel=0.05)
     ratio, inverse = found.expected_over_observed, found.observed_over_expected
     assert ratio.value * inverse.value == pytest.approx(1.0)
     assert (ratio.low * inverse.high, ratio.high * inverse.low) == pytest.approx((1.0, 1.0))

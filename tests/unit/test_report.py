@@ -214,20 +214,57 @@ def test_importance_weights_have_no_lights_and_no_simulated_test():
     assert "T-Cal" not in made.to_markdown()
 
 
-def test_clusters_are_named_where_formulas_ignore_them():
+def test_groups_enter_every_interval_or_the_number_is_left_out():
+    scores, y = (np.repeat(column, 3) for column in rows(200))
+    group = np.repeat(np.arange(200), 3)
+    plain, made = report(scores, y, style="clinical"), report(scores, y, groups=group, style="clinical")
+    text = made.to_markdown()
+    assert "No tests are shown: they take rows as independent." in text
+    assert "600 rows" in text
+    assert "200 groups" in text
+    assert "600 patients" not in text
+    verdict, found = made.numbers["verdict"], made.numbers["recalibration"]
+    for one, other in (("level", "intercept"), ("slope", "slope")):
+        ends = [verdict[one][end] for end in ("value", "low", "high")]
+        assert ends == pytest.approx([found[other][end] for end in ("value", "low", "high")], abs=1e-5)
+    for key in ("intercept", "slope", "slope_intercept", "expected_over_observed", "observed_over_expected"):
+        widths = [each.numbers["recalibration"][key]["high"] - each.numbers["recalibration"][key]["low"]
+                  for each in (made, plain)]  # fmt: skip
+        assert widths[0] / widths[1] == pytest.approx(np.sqrt(3), rel=0.2), key
+    for one, other in zip(made.numbers["scores"], plain.numbers["scores"], strict=True):
+        assert one["se"] / other["se"] == pytest.approx(np.sqrt(3), rel=0.12), one["name"]
+    errors = np.array(made.numbers["curve"]["se"]) / np.array(plain.numbers["curve"]["se"])
+    assert (errors > 1.3).all()
+    one, other = (np.array(each.numbers["decisions"]["se"], dtype=float) for each in (made, plain))
+    assert ((other > 0.0) == (one > 0.0)).all()
+    assert (one / np.sqrt(3))[other > 0.0] == pytest.approx(other[other > 0.0], rel=0.12)
+    assert not any("se" in error or "null" in error for error in made.numbers["errors"])
+
+
+def test_groups_of_many_rows_are_sites_and_rows_stay_patients():
     scores, y = rows(600)
-    made = report(scores, y, groups=np.arange(600) // 3, style="clinical")
-    assert "These formulas take rows as independent" in made.to_markdown()
-    assert "600 rows" in made.to_markdown()
-    assert "200 groups" in made.to_markdown()
-    assert "600 patients" not in made.to_markdown()
+    assert "600 patients" in report(scores, y, groups=np.arange(600) % 12, style="clinical").to_markdown()
+
+
+def test_a_group_of_risk_has_an_interval_of_its_own():
+    """One event in 70 rows is not made uncertain by what other scores do."""
+    rng = np.random.default_rng(0)
+    hospital = np.arange(700) % 10
+    scores = np.repeat([0.02, 0.5], [70, 630])
+    y = rng.random(700) < scores
+    y[:70] = False
+    y[3] = True
+    y[70:] = np.where(rng.random(630) < 0.9, rng.random(10)[hospital[70:]] < 0.5, y[70:])
+    line = report(scores, y, groups=hospital).numbers["groups"][0]
+    assert (line["rows"], line["events"]) == (70.0, 1.0)
+    assert line["high"] < 0.1
 
 
 def test_groups_widen_the_intervals_of_rates_which_are_then_not_called_exact():
-    # Ten equal rows in each group: 600 rows of which 60 are independent, so intervals are about root 10 times as wide.
-    scores, y = (np.repeat(column, 10) for column in rows(60))
-    apart, together = report(scores, y), report(scores, y, groups=np.arange(600) // 10)
-    assert together.numbers["verdict"]["inflation"] > 5.0
+    # Five equal rows in each group: 1,500 rows of which 300 are independent, so intervals are root 5 times as wide.
+    scores, y = (np.repeat(column, 5) for column in rows(300))
+    apart, together = report(scores, y), report(scores, y, groups=np.arange(1500) // 5)
+    assert together.numbers["verdict"]["effective_rows"] == pytest.approx(300, rel=0.2)
     for one, other in zip(apart.numbers["groups"], together.numbers["groups"], strict=True):
         assert other["high"] - other["low"] > 1.5 * (one["high"] - one["low"])
         assert other["low"] <= other["rate"] <= other["high"]
@@ -426,7 +463,7 @@ def test_styles_speak_their_own_words(full):
 
 def test_a_large_p_value_is_never_called_a_proof(full):
     for style in STYLES:
-        assert "A large p-value is no proof of calibration" in in_style(full, style).to_markdown()
+        assert "A large p-value does not prove calibration" in in_style(full, style).to_markdown()
 
 
 def test_a_page_of_no_sections_is_still_a_page():

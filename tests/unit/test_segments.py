@@ -808,7 +808,7 @@ def test_counts_are_repetition_and_order_does_not_matter(mode):
     weighted = base.fit(scores, y, by, count.astype(float))  # importance weights, whole ones too, are no repetition
     if mode != "separate":
         total = sum(line.rows for line in weighted.segments_.lines)
-        assert total == pytest.approx(count.sum() ** 2 / (count**2).sum())
+        assert total == pytest.approx(Tally.from_arrays(scores, y, count).effective_size)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -821,7 +821,8 @@ def test_the_unit_of_importance_weights_does_not_matter(mode, factor):
     probe = np.full(4, 0.3)
     assert other.transform(probe, NAMES) == pytest.approx(one.transform(probe, NAMES), abs=1e-9)
     assert other.change_.value == pytest.approx(one.change_.value, abs=1e-9)
-    assert sum(line.rows for line in one.segments_.lines) == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    effective = Tally.from_arrays(scores, y, weight).effective_size
+    assert sum(line.rows for line in one.segments_.lines) == pytest.approx(effective)
 
 
 def test_a_segment_of_weight_zero_is_no_segment():

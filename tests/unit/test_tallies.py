@@ -37,7 +37,7 @@ def tally_of(rows: list[tuple[Any, ...]], grid: Grid | None = None) -> Tally:
 
 def contents(tally: Tally) -> dict[str, Any]:
     cells = tally.cells
-    names = ("keys", "n", "events", "offset", "rows", "w2", "scores")
+    names = ("keys", "n", "events", "offset", "rows", "row_events", "w2", "w2_events", "scores")
     return {name: getattr(cells, name).tolist() for name in names if getattr(cells, name) is not None}
 
 
@@ -155,16 +155,47 @@ def test_what_changes_a_map_changes_the_fingerprint(name):
 def test_importance_weights_keep_rows_and_squares():
     tally = Tally.from_arrays([0.2, 0.2, 0.7], [0, 1, 1], [0.5, 1.5, 2.0])
     assert (tally.n.tolist(), tally.events.tolist()) == ([2.0, 2.0], [1.5, 2.0])
-    assert tally.cells.rows.tolist() == [2, 1]
-    assert tally.effective_size == pytest.approx(16 / (0.25 + 2.25 + 4))
+    assert (tally.cells.rows.tolist(), tally.cells.row_events.tolist()) == ([2, 1], [1, 1])
+    assert (tally.cells.w2.tolist(), tally.cells.w2_events.tolist()) == ([2.5, 4.0], [2.25, 4.0])
+    rate = 3.5 / 4
+    spread = (2.25 + 4) * (1 - rate) ** 2 + 0.25 * rate**2
+    assert tally.effective_size == pytest.approx(16 * rate * (1 - rate) / spread)
     assert not tally.counts
     both = tally + Tally.from_arrays([0.2, 0.9], [0, 1])
     assert not both.counts
-    assert both.cells.rows.tolist() == [3, 1, 1]
-    assert both.effective_size == pytest.approx(36 / (6.5 + 2))
+    assert (both.cells.rows.tolist(), both.cells.row_events.tolist()) == ([3, 1, 1], [1, 1, 1])
+    assert both.cells.w2_events.tolist() == [2.25, 4.0, 1.0]
+    rate = 4.5 / 6
+    spread = (2.25 + 4 + 1) * (1 - rate) ** 2 + (0.25 + 1) * rate**2
+    assert both.effective_size == pytest.approx(36 * rate * (1 - rate) / spread)
     gridded = Tally.from_arrays([0.2, 0.2, 0.7], [0, 1, 1], [0.5, 1.5, 2.0], grid=Grid())
     assert gridded.effective_size == pytest.approx(tally.effective_size)
     equal(tally.coarsen(10), gridded)
+
+
+def test_the_effective_size_is_that_of_independent_rows_as_precise():
+    """Weights that do not depend on the label: Kish's number. Down-sampled negatives: that of the whole population."""
+    rng = np.random.default_rng(0)
+    weight = rng.gamma(2.0, size=40_000)
+    y = rng.random(40_000) < 0.3
+    kish = weight.sum() ** 2 / (weight**2).sum()
+    assert Tally.from_arrays(np.full(40_000, 0.3), y, weight).effective_size == pytest.approx(kish, rel=0.02)
+    rare = rng.random(400_000) < 0.01
+    kept = rare | (rng.random(400_000) < 0.1)
+    sampled = Tally.from_arrays(np.full(int(kept.sum()), 0.5), rare[kept], np.where(rare[kept], 1.0, 10.0))
+    variance = 1 / rare.sum() + 1 / (kept & ~rare).sum()  # of the log-odds of the rate
+    assert sampled.effective_size == pytest.approx(1 / variance / 0.01 / 0.99, rel=0.03)
+    one_class = Tally.from_arrays([0.2, 0.3], [1, 1], [1.0, 3.0], kind="probability")
+    assert one_class.effective_size == pytest.approx(16 / 10)
+
+
+def test_events_in_their_own_unit_are_rows():
+    tally = Tally.from_arrays([0.2, 0.2, 0.7], [0, 1, 1], [0.5, 1.5, 2.0])
+    assert tally.in_event_rows().positives == pytest.approx(2.0)
+    assert tally.in_event_rows().total == pytest.approx(4.0 * 2 / 3.5)
+    assert tally.in_event_rows().effective_size == pytest.approx(tally.effective_size)
+    counted = Tally.from_arrays([0.2, 0.7], [0, 1])
+    assert counted.in_event_rows() is counted
 
 
 PAIR = [(0.1, 0), (0.2, 1)]
@@ -396,7 +427,6 @@ def test_what_a_fit_sees_has_no_unit(rows, factor, grid):
     np.testing.assert_allclose(scaled.n, seen.n, rtol=1e-9)
     np.testing.assert_allclose(scaled.events, seen.events, rtol=1e-9, atol=1e-300)
     assert seen.total == pytest.approx(seen.effective_size)
-    assert seen.total <= len(kept) * (1 + 1e-12)
 
 
 # ---------------------------------------------------------------------------------------------- runs and chunk borders

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
-from scipy import optimize, special, stats
+from scipy import special, stats
 
 from calibrant.arrays import InputError
 from calibrant.metrics.chance import Chance
+from calibrant.metrics.likelihood import Likelihood
 from calibrant.metrics.multiplicity import holm
 from calibrant.metrics.recalibration import recalibration
 from calibrant.numerics import Grid
@@ -20,8 +20,7 @@ from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import Verdict, check, judge
 from calibrant.verdict.evidence import Evidence
 from calibrant.verdict.gain import Gain
-from calibrant.verdict.likelihood import Box, Likelihood, compare_with_box
-from calibrant.verdict.shape import _score, worst_misfit
+from calibrant.verdict.shape import Misfit, Tolerance, _score, worst_misfit
 
 
 def world(n: int, seed: int = 0, shift: float = 0.0, stretch: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -65,9 +64,13 @@ def test_misfit_in_the_tail_alone_is_found_and_named() -> None:
     top = scores > np.quantile(scores, 0.99)
     labels[top] = np.random.default_rng(1).random(top.sum()) < 0.25 * scores[top]
     verdict = check(scores, labels)
-    assert (verdict.state, verdict.by_region) == ("miscalibrated", False)
+    assert (verdict.state, verdict.beyond.level, verdict.beyond.slope) == ("miscalibrated", False, False)
     assert verdict.direction == ("too high in the highest 1 % of the scores",)
-    assert "beyond what the tolerance explains" in str(verdict)
+    assert "more than the tolerance explains" in str(verdict)
+
+
+def misfit_of(tally: Tally, tolerance: Tolerance) -> Misfit | None:
+    return worst_misfit(Likelihood(tally), tolerance, Evidence(tally))
 
 
 def test_a_stretch_in_the_middle_is_named_by_its_scores() -> None:
@@ -75,7 +78,7 @@ def test_a_stretch_in_the_middle_is_named_by_its_scores() -> None:
     scores = np.repeat((np.arange(1000) + 0.4) / 1000, 40)
     off = (scores > 0.6) & (scores < 0.8)
     labels = np.random.default_rng(3).random(40_000) < np.where(off, scores - 0.2, scores)
-    found = worst_misfit(Likelihood(Tally.from_arrays(scores, labels)), Box(0.2, 0.2))
+    found = misfit_of(Tally.from_arrays(scores, labels), Tolerance(0.2, 0.2))
     assert found is not None
     assert found.where == "scores from 0.599 to 0.798 (20 % of the rows)"
 
@@ -84,7 +87,7 @@ def test_a_heap_is_named_by_its_score() -> None:
     """Four stretches of scores, of which 2/3 reaches from 45 to 65 % of the rows."""
     scores = np.repeat([0.1, 0.2, 2 / 3, 0.8, 0.9], [3000, 1500, 2000, 2000, 1500])
     labels = np.random.default_rng(0).random(10_000) < np.where(scores == 2 / 3, 0.9, scores)
-    found = worst_misfit(Likelihood(Tally.from_arrays(scores, labels)), Box(0.2, 0.2))
+    found = misfit_of(Tally.from_arrays(scores, labels), Tolerance(0.2, 0.2))
     assert found is not None
     assert (found.where, found.too_low) == ("rows with score 0.667", True)
 
@@ -134,7 +137,7 @@ def test_scores_of_exactly_0_and_1_are_counted_when_labels_contradict_them() -> 
     scores, labels = world(2_000)
     verdict = check(np.append(scores, [0.0, 0.0, 1.0]), np.append(labels, [1, 0, 0]))
     assert verdict.at_ends == (1.0, 1.0)
-    assert any("1 events had a score of exactly 0 and 1 rows" in hint for hint in verdict.hints)
+    assert any("1 events had a score of exactly 0 and 1 rows with" in hint for hint in verdict.hints)
 
 
 def test_rebalanced_training_is_suspected_with_a_fix() -> None:
@@ -164,16 +167,13 @@ def test_a_tighter_tolerance_asks_for_more() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_intercept_and_slope_are_those_of_a_logistic_regression() -> None:
+def test_level_and_slope_are_those_of_the_metric() -> None:
     scores, labels = world(3_000, shift=0.3, stretch=-0.2)
     verdict, fitted = check(scores, labels), recalibration(scores, labels)
-    assert verdict.slope is not None
-    assert verdict.intercept is not None
-    assert verdict.slope.value == pytest.approx(fitted.slope.value, abs=1e-5)
-    at_center = fitted.slope_intercept.value + (fitted.slope.value - 1.0) * verdict.center
-    assert verdict.intercept.value == pytest.approx(at_center, abs=1e-5)
-    assert verdict.slope.se == pytest.approx(fitted.slope.se, rel=1e-3)
-    assert verdict.slope.low == pytest.approx(fitted.slope.low, abs=0.02)
+    for mine, yours in ((verdict.level, fitted.intercept), (verdict.slope, fitted.slope)):
+        assert mine is not None
+        assert (mine.value, mine.low, mine.high) == pytest.approx((yours.value, yours.low, yours.high), abs=1e-5)
+        assert mine.se == pytest.approx(yours.se, rel=1e-4)
 
 
 def test_profile_intervals_end_where_the_deviance_says() -> None:
@@ -186,26 +186,25 @@ def test_profile_intervals_end_where_the_deviance_says() -> None:
         assert rise == pytest.approx(stats.chi2.ppf(0.95, 1), rel=1e-3)
 
 
-def test_the_box_distance_is_that_of_a_general_optimiser() -> None:
-    box = Box(0.2, 0.3)
-    for seed, shift, stretch in product(range(3), (-0.9, 0.0, 0.5), (-0.7, 0.0, 0.6)):
-        likelihood = Likelihood(Tally.from_arrays(*world(600, seed, shift, stretch)))
-        found = compare_with_box(likelihood, box)
-        best = optimize.minimize(
-            lambda theta, on=likelihood: on.deviance(*theta),
-            [0.0, 0.0],
-            bounds=[(-0.2, 0.2), (-0.3, 0.3)],
-            method="L-BFGS-B",
-            options={"ftol": 1e-14, "gtol": 1e-10},
-        )
-        assert found.to_box == pytest.approx(best.fun - found.best.deviance, abs=1e-4)
-
-
 def test_separable_data_end_the_search() -> None:
     verdict = check([0.1, 0.2, 0.3, 0.7, 0.8, 0.9] * 5, [0, 0, 0, 1, 1, 1] * 5)
-    assert verdict.state in ("cannot tell", "miscalibrated")
-    assert (verdict.intercept, verdict.slope) == (None, None)
-    assert any("separate the classes" in note for note in verdict.notes)
+    assert verdict.state == "miscalibrated"
+    assert verdict.slope is not None
+    assert (verdict.slope.value, verdict.slope.high) == (np.inf, np.inf)
+    assert verdict.slope.low > 1.2
+    assert "separate the classes" in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels"),
+    [([0.2, 0.7, 0.9, 0.4] * 50, [0, 1, 1, 0] * 50), ([0.8, 0.9, 0.95, 0.9] * 5, [1, 1, 0, 1] * 5)],
+)
+def test_a_headline_always_names_a_direction(scores: list[float], labels: list[int]) -> None:
+    """It once read "the probabilities are ." where the scores separate the classes."""
+    verdict = check(scores, labels)
+    assert verdict.state == "miscalibrated"
+    assert verdict.direction
+    assert verdict.headline.removesuffix(".")[-1].isalpha()
 
 
 def test_chance_is_the_poisson_binomial_distribution() -> None:
@@ -233,8 +232,8 @@ def test_chance_of_equal_scores_is_binomial(n: int, p: float) -> None:
 
 def test_the_shape_test_is_within_the_binomial_bound_of_hoeffding() -> None:
     """All scores equal: the envelope is the score moved by the tolerance, and the bound is exact."""
-    likelihood = Likelihood(Tally.from_arrays(np.repeat([0.1, 0.2], 500), np.tile([1, 0, 0, 0, 0], 200)))
-    misfit = worst_misfit(likelihood, Box(0.1, 0.0))
+    tally = Tally.from_arrays(np.repeat([0.1, 0.2], 500), np.tile([1, 0, 0, 0, 0], 200))
+    misfit = misfit_of(tally, Tolerance(0.1, 0.0))
     assert misfit is not None
     high = special.expit(special.logit(0.1) + 0.1)
     assert misfit.rows == 500
@@ -250,7 +249,7 @@ def same(one: Verdict, other: Verdict) -> None:
     assert one.state == other.state
     assert (one.rows, one.events) == (other.rows, other.events)
     assert one.predicted == pytest.approx(other.predicted, rel=1e-9)
-    for name in ("intercept", "slope"):
+    for name in ("level", "slope"):
         mine, yours = getattr(one, name), getattr(other, name)
         assert (mine.value, mine.low, mine.high) == pytest.approx((yours.value, yours.low, yours.high), abs=1e-6)
     assert one.more_labels == other.more_labels
@@ -280,7 +279,7 @@ def test_the_unit_of_importance_weights_does_not_matter(unit: float) -> None:
     by = {"half": np.arange(900) % 2}
     one, scaled = (check(scores, labels, each, by=by) for each in (weight, unit * weight))
     assert (one.state, one.more_labels) == (scaled.state, scaled.more_labels)
-    assert (one.rows, one.events, *one.chance) == pytest.approx((scaled.rows, scaled.events, *scaled.chance))
+    assert (one.rows, one.events, *one.expected) == pytest.approx((scaled.rows, scaled.events, *scaled.expected))
     assert one.gain is not None
     assert scaled.gain is not None
     assert one.gain.after == pytest.approx(scaled.gain.after)
@@ -371,13 +370,70 @@ def test_repeated_rows_of_a_patient_are_not_new_evidence() -> None:
     copied = check(np.tile(scores, 20), np.tile(labels, 20), groups=np.tile(patient, 20))
     naive = check(np.tile(scores, 20), np.tile(labels, 20))
     assert naive.state == "miscalibrated"
-    assert copied.state == alone.state == "cannot tell"
-    assert copied.inflation == pytest.approx(20 * alone.inflation, rel=0.2)
+    assert copied.state == alone.state
+    assert copied.state != "miscalibrated"
+    assert copied.effective_rows == pytest.approx(300, rel=0.1)
+    assert copied.level is not None
+    assert alone.level is not None
+    assert copied.level.se == pytest.approx(alone.level.se, rel=0.05)
 
 
-def test_few_clusters_are_refused() -> None:
-    with pytest.raises(InputError, match="3 clusters"):
-        check(*world(300), groups=np.arange(300) % 3)
+@pytest.mark.parametrize("count", [2, 9])
+def test_few_groups_cannot_be_judged(count: int) -> None:
+    verdict = check(*world(3_000, shift=2.0), groups=np.arange(3_000) % count, by={"half": np.arange(3_000) % 2})
+    assert verdict.state == "cannot tell"
+    assert f"{count} groups are too few" in verdict.headline
+    assert (verdict.level, verdict.slope) == (None, None)
+    assert not any(segment.judged or segment.off for segment in verdict.segments)
+
+
+def test_groups_of_one_row_each_change_nothing() -> None:
+    scores, labels = world(2_000, shift=0.2)
+    alone = check(scores, labels, groups=np.random.default_rng(0).permutation(2_000))
+    assert alone == check(scores, labels)
+    times = np.random.default_rng(1).integers(1, 4, 2_000)
+    counted = check(scores, labels, times, weights="counts", groups=np.arange(2_000))
+    assert counted.groups == 2_000, "a row that counts three times is three rows of one group"
+
+
+def test_nine_in_ten_rows_alone_leave_intervals_as_wide_as_they_are() -> None:
+    ratios = []
+    for seed in range(40):
+        scores, labels = world(1_000, seed=seed)
+        group = np.append(np.arange(900), 900 + np.arange(100) // 5)
+        plain, grouped = check(scores, labels), check(scores, labels, groups=group)
+        for one, other in ((plain.level, grouped.level), (plain.slope, grouped.slope)):
+            assert one is not None
+            assert other is not None
+            ratios.append((other.high - other.low) / (one.high - one.low))
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_segment_that_is_one_group_cannot_be_judged() -> None:
+    """Hospital B has no event where 25 were predicted: other hospitals do not show how much one may differ."""
+    rng = np.random.default_rng(5)
+    hospital = np.repeat(list("ABCDEFGHIJ"), 100)
+    scores = special.expit(rng.normal(-1.5, 1.2, 1_000))
+    labels = rng.random(1_000) < scores
+    labels[hospital == "B"] = False
+    verdict = check(scores, labels, by=hospital, groups=hospital)
+    assert not any(segment.judged for segment in verdict.segments)
+    assert "10 cannot be judged" in str(verdict)
+    assert "could be chance" not in str(verdict)
+    assert "cannot be judged, 1 group" in str(verdict.segments[0])
+    assert [segment.value for segment in check(scores, labels, by=hospital).segments if segment.off] == ["B"]
+
+
+def test_each_number_has_the_variance_that_groups_give_it() -> None:
+    """A level that differs by group and a slope that does not: one factor for both would be wrong for one."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 100)
+    x = rng.normal(-1.0, 1.0, 6_000)
+    labels = rng.random(6_000) < special.expit(x + rng.normal(0.0, 0.7, 60)[group])
+    plain, grouped = check(special.expit(x), labels), check(special.expit(x), labels, groups=group)
+    level, slope = (getattr(grouped, name).se / getattr(plain, name).se for name in ("level", "slope"))
+    assert level > 2.0
+    assert slope < 1.3
 
 
 def test_the_gain_is_what_a_second_sample_would_show() -> None:
@@ -424,7 +480,7 @@ def test_the_forms_say_the_same() -> None:
 def test_the_sentence_of_counts_reads_as_promised() -> None:
     tally = Tally.from_table([5_000], [1_034], edges=[], scores=[0.1824])
     text = str(judge(Evidence(tally)))
-    assert "Predicted 912 events, 1,034 happened; chance alone gives 859 to 966 (5,000 rows)." in text
+    assert "Predicted 912 events, 1,034 observed (13 % more); expected range 859 to 966 (5,000 rows)." in text
 
 
 @pytest.mark.parametrize(
@@ -476,7 +532,7 @@ def test_a_shape_that_two_numbers_cannot_mend_is_left_to_isotonic_regression() -
 
 def test_harm_and_luck_are_told_apart() -> None:
     assert "would do harm" in Gain("PlattScaling", 0.5, 0.52, 0.002).sentence("cross-fitted")
-    assert "may be chance (-16 to +8 %)" in Gain("PlattScaling", 0.5, 0.48, 0.03).sentence("cross-fitted")
+    assert "may be chance (95 % CI -16 % to +8 %)" in Gain("PlattScaling", 0.5, 0.48, 0.03).sentence("cross-fitted")
     assert "less than 1 %" in Gain("PlattScaling", 0.5, 0.5, 0.0002).sentence("cross-fitted")
 
 
@@ -488,14 +544,15 @@ def test_a_calibrated_model_that_is_off_in_a_segment_says_so_in_its_first_line()
     verdict = check(scores, labels, by=segment, time=np.arange(60_000) // 2_000)
     assert verdict.state == "calibrated"
     assert verdict.headline == "CALIBRATED overall, but not in 1 of 20 segments (worst: segment = 3)."
-    assert verdict.colour == check(*world(100)).colour
+    assert verdict.color == check(*world(100)).color
 
 
 def test_off_by_about_the_tolerance_is_said_without_a_number() -> None:
-    verdict = check(*world(60_000, seed=3, shift=0.2))
-    assert (verdict.state, verdict.more_labels, verdict.off) == ("cannot tell", None, True)
+    verdict = replace(check(*world(60_000, seed=3, shift=0.2)), more_labels=None)
+    assert (verdict.state, verdict.against.found) == ("off", True)
     assert verdict.headline == (
-        "CANNOT TELL YET: off by about as much as is tolerated (too low); more labels may not settle it."
+        "TOO LOW: chance does not explain it. Whether by more than the tolerance is too close to call: more labels may "
+        "not settle it."
     )
 
 
@@ -521,3 +578,167 @@ def test_a_segment_column_may_be_called_time() -> None:
     verdict = check(scores, labels, by={"time": half}, time=month, groups=np.arange(600) // 3)
     assert {segment.value for segment in verdict.segments} == {0, 1}
     assert len(verdict.periods) == 8
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Evidence and size
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def portfolio() -> tuple[np.ndarray, np.ndarray]:
+    """27,500 borrowers in six grades with 437 predicted defaults, of whom 560 default: 28 % more."""
+    grades = np.repeat([0.002, 0.005, 0.01, 0.02, 0.04, 0.08], [5_500, 6_500, 6_295, 5_200, 2_345, 1_660])
+    labels = np.zeros(len(grades), dtype=int)
+    predicted = float(grades.sum())
+    for grade in np.unique(grades):
+        mine = np.flatnonzero(grades == grade)
+        labels[mine[: round(len(mine) * grade * 559 / predicted)]] = 1
+    return grades, labels
+
+
+def test_evidence_is_separate_from_size() -> None:
+    """A portfolio whose defaults chance does not explain is never "cannot tell", whatever the tolerance."""
+    verdict = check(*portfolio())
+    assert (round(verdict.predicted), verdict.events) == (437, 560)
+    assert verdict.against.level < 1e-4
+    assert (verdict.state, verdict.size) == ("off", "unsettled")
+    assert verdict.headline.startswith("TOO LOW: chance does not explain it. Whether by more than the tolerance")
+    assert (check(*portfolio(), tolerance=(0.1, 0.2)).state, check(*portfolio(), tolerance=(0.5, 0.5)).state) == (
+        "miscalibrated",
+        "calibrated",
+    )
+    data = verdict.to_dict()
+    assert (data["state"], data["size"], data["against"]["found"], data["beyond"]["found"]) == (
+        "off",
+        "unsettled",
+        True,
+        False,
+    )
+
+
+def test_a_difference_within_the_tolerance_is_still_told() -> None:
+    verdict = check(*world(60_000, seed=1, shift=0.1))
+    assert (verdict.state, verdict.direction) == ("calibrated", ("too low",))
+    assert verdict.headline == "CALIBRATED within the tolerance, though measurably too low."
+
+
+def test_the_level_is_read_from_the_sums() -> None:
+    """Equal sums and a slope of 4.5: "too high" would contradict the line below it."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(0.0, 0.3, 8_000)
+    labels = rng.random(8_000) < special.expit(4.5 * x)
+    verdict = check(special.expit(x), labels)
+    assert abs(verdict.events / verdict.predicted - 1.0) < 0.02
+    assert verdict.direction == ("not extreme enough",)
+
+
+def test_a_slope_far_above_one_asks_about_training_rows() -> None:
+    assert any("trained on" in hint for hint in check(*world(4_000, stretch=1.5)).hints)
+    assert not any("trained on" in hint for hint in check(*world(4_000)).hints)
+
+
+def test_a_verdict_has_no_truth_value() -> None:
+    with pytest.raises(TypeError, match=r"verdict\.state == "):
+        bool(check(*world(100)))
+
+
+def test_an_interval_outside_the_tolerance_is_explained_where_the_verdict_is_open() -> None:
+    """At 95 % outside, at the 98 % that decide not: the line says which of them decides."""
+    rng = np.random.default_rng(4)
+    found = []
+    for _ in range(60):
+        x = rng.normal(-2.0, 1.0, 900)
+        found.append(check(special.expit(x), rng.random(900) < special.expit(x - 0.5)))
+    outside = [v for v in found if v.state == "off" and v.level is not None and v.level.high < -0.2]
+    assert outside
+    assert all("The verdict asks for 98 %" in str(verdict) for verdict in outside)
+    assert not any("asks for 98 %" in str(v) for v in found if v.state == "miscalibrated")
+
+
+def test_numbers_at_a_limit_are_told_apart_from_it() -> None:
+    """A slope of 0.7966 is not "0.80 (tolerated 0.80 to 1.20)"."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(0.0, 2.0, 60_000)
+    for slope in (0.798, 0.7985, 0.7995):
+        text = str(check(special.expit(x), rng.random(60_000) < special.expit(slope * x)))
+        line = next(line for line in text.splitlines() if "Slope" in line)
+        shown = line.split("Slope: ")[1].split(" ")[0]
+        assert shown not in ("0.80", "0.8", "0.800")
+
+
+def test_small_sums_are_not_rounded_to_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        text = str(check(np.repeat([0.0001, 0.0003, 0.0008, 0.002], [237, 322, 172, 69]), np.zeros(800, dtype=int)))
+    assert "Predicted 0.4 events, 0 observed; expected range 0 to 2 (800 rows)." in text
+
+
+def test_classes_have_no_expected_range() -> None:
+    scores, labels = world(500)
+    text = str(check((scores > 0.3).astype(int), labels))
+    assert "expected range" not in text
+
+
+def test_a_note_about_the_rows_is_kept_whether_the_kind_is_given_or_guessed() -> None:
+    scores, labels = world(300)
+    weight = np.ones(300)
+    weight[:10] = 0.0
+    for kind in (None, "probability"):
+        notes = check(scores, np.where(labels, 1, -1), weight, weights="counts", kind=kind).notes
+        assert any("labels -1/1" in note for note in notes), kind
+        assert any("weight zero" in note for note in notes), kind
+        assert not any("read as probabilities" in note for note in notes)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Segments: far tails and order
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_segments_are_ranked_by_the_surest_effect_and_not_by_rounding() -> None:
+    """3,630 predicted and 4,804 observed once got p = 4.8e-14 by rounding, behind smaller differences at exactly 0."""
+    rng = np.random.default_rng(0)
+    names, factors = ["big", "sure", "small"], (1.32, 1.6, 1.05)
+    segment = np.repeat(names, (400_000, 20_000, 400_000))
+    scores = rng.beta(2, 220, len(segment))
+    labels = rng.random(len(segment)) < scores * np.select([segment == name for name in names], factors)
+    verdict = check(scores, labels, by=segment)
+    assert [each.value for each in verdict.segments] == ["sure", "big", "small"]
+    assert verdict.segments[1].p_value < 1e-40
+    bounds = [each.bound for each in verdict.segments]
+    assert bounds == sorted(bounds, reverse=True)
+    assert verdict.segments[0].ratio_low > 1.3
+
+
+def test_the_list_counts_what_it_leaves_out() -> None:
+    rng = np.random.default_rng(0)
+    segment = np.arange(80_000) % 20
+    scores = rng.beta(2, 20, 80_000)
+    labels = rng.random(80_000) < np.minimum(scores * np.where(segment < 9, 1.6, 1.0), 1.0)
+    text = str(check(scores, labels, by=segment))
+    assert "20 looked at; chance does not explain 9 of them:" in text
+    assert "and 4 more that chance does not explain" in text
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Down-sampled logs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_down_sampled_log_keeps_its_events() -> None:
+    """All events, 5 % of the others with weight 20: the level is nearly as precise as on the whole log."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(-5.5, 1.0, 400_000)
+    scores, labels = special.expit(x), rng.random(400_000) < special.expit(x)
+    kept = labels | (rng.random(400_000) < 0.05)
+    whole = check(scores, labels)
+    sampled = check(scores[kept], labels[kept], np.where(labels[kept], 1.0, 20.0))
+    moved = check(special.expit(x[kept] + np.log(20.0)), labels[kept])  # the exact likelihood of that sampling
+    assert sampled.events == labels.sum()
+    assert f"{labels.sum():,} observed" in str(sampled)
+    assert f"({kept.sum():,} rows, weighted)" in str(sampled)
+    for verdict in (whole, sampled, moved):
+        assert verdict.level is not None
+    assert whole.level.se < sampled.level.se < 1.2 * whole.level.se
+    assert sampled.level.se == pytest.approx(moved.level.se, rel=0.05)
+    assert sampled.level.value == pytest.approx(moved.level.value, abs=0.02)

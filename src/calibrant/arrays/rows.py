@@ -45,6 +45,8 @@ class Rows:
         What the scores are.
     notes : tuple of str
         What was guessed or converted, one sentence each.
+    kind_notes : tuple of str
+        The first of these: about the guessed kind of the scores.
     """
 
     scores: NDArray[np.float64]
@@ -55,6 +57,12 @@ class Rows:
     time: NDArray[Any] | None
     kind: Kind
     notes: tuple[str, ...]
+    kind_notes: tuple[str, ...] = ()
+
+    @property
+    def other_notes(self) -> tuple[str, ...]:
+        """What was guessed or converted beside the kind of the scores."""
+        return self.notes[len(self.kind_notes) :]
 
 
 def check_rows(
@@ -158,6 +166,7 @@ def check_rows(
         time=when,
         kind=found,
         notes=(*kind_notes, *label_notes, *weight_notes, *time_notes),
+        kind_notes=kind_notes,
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
 from calibrant.numerics import Floats, Grid, Ints
-from calibrant.tallies import GroupedTally, Tally, cluster_buckets
+from calibrant.tallies import GroupedTally, Tally, cluster_buckets, effective_size
 from calibrant.tallies.cells import Cells
 
 FOLDS, PERIODS = 5, 8
@@ -86,14 +86,19 @@ def random_folds(tally: Tally, random_state: int, count: int = FOLDS) -> tuple[T
 def _in_counts(tally: Tally) -> tuple[Tally, tuple[Ints, Ints]]:
     """A tally of about as many rows as the weights are worth, cell by cell, and how many of them are either label.
 
-    The unit of a cell is its mean weight, weighted: equal weights give the rows themselves back, and one row that
-    outweighs its cell is one row, which falls into one part as a whole.
+    The unit of a cell and label is its mean weight, weighted: equal weights give the rows themselves back, and one row
+    that outweighs its cell is one row, which falls into one part as a whole.
     """
     cells = tally.cells
     n, events = cells.n.astype(np.float64), cells.events.astype(np.float64)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        unit = cast(Floats, cells.w2) / n
-        worth = [np.where(unit > 0.0, np.minimum(part / unit, PER_ROW), 1.0) for part in (events, n - events)]
+        w2 = cast(Floats, cells.w2)
+        w2_events = w2 * events / n if cells.w2_events is None else cells.w2_events
+        units = (w2_events / events, (w2 - w2_events) / (n - events))
+        worth = [
+            np.where(unit > 0.0, np.minimum(part / unit, PER_ROW), 1.0)
+            for part, unit in zip((events, n - events), units, strict=True)
+        ]
     present = (events > 0.0, n - events > 1e-9 * n)
     hits, others = (
         np.where(some, np.maximum(np.rint(part), 1.0), 0.0).astype(np.int64)
@@ -116,6 +121,9 @@ def _weighted(tally: Tally, part: Tally, shares: tuple[Ints, Ints]) -> Tally:
     n = events + misses
     share = n / cells.n[place]
     columns: dict[str, Any] = {"w2": cast(Floats, cells.w2)[place] * share, "rows": part.n.astype(np.int64)}
+    columns["row_events"] = part.events.astype(np.int64)
+    if cells.w2_events is not None:
+        columns["w2_events"] = cells.w2_events[place] * (part.events / np.maximum(hits, 1))
     if cells.offset is not None:
         columns["offset"] = cells.offset[place] * share
     means = None if cells.scores is None else cells.scores[place]
@@ -155,7 +163,9 @@ def in_effective_rows(rows: Rows) -> Rows:
     if rows.counts or rows.weights is None:
         return rows
     weights = rows.weights / float(rows.weights.max())  # so that squares neither overflow nor vanish
-    return replace(rows, weights=weights * float(weights.sum() / (weights * weights).sum()))
+    squares, events = weights * weights, rows.labels == 1
+    sums = (float(part.sum()) for part in (weights, weights[events], squares, squares[events]))
+    return replace(rows, weights=weights * (effective_size(*sums) / float(weights.sum())))
 
 
 def periods_of(

@@ -188,8 +188,15 @@ class SegmentCells:
         if self.w2 is None:
             kept = {name: column.astype(np.int64) for name, column in kept.items()}
         else:
-            kept["w2"] = np.bincount(place, self.w2, size)[there]
-            kept["rows"] = np.bincount(place, minlength=size)[there]
+            share = self.events / self.n  # weights of a cell are nearly equal
+            for name, column in {
+                "w2": self.w2,
+                "w2_events": self.w2 * share,
+                "rows": np.rint(self.n**2 / self.w2),
+                "row_events": np.rint(self.n**2 / self.w2 * share),
+            }.items():
+                summed = np.bincount(place, column, size)[there]
+                kept[name] = summed.astype(np.int64) if name in ("rows", "row_events") else summed
         cells = Cells(scores[there], **kept)
         return Tally(cells, kind=kind or self.kind, counts=self.w2 is None)
 

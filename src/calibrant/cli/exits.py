@@ -12,4 +12,6 @@ class Exit(IntEnum):
     MISTAKE = 1
     MISCALIBRATED = 10
     CANNOT_TELL = 11
+    OFF = 12
+    PART_OFF = 13
     INTERRUPTED = 130

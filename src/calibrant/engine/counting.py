@@ -30,7 +30,7 @@ TOO_HEAVY = "the weights add up to more than 64 bits can hold: divide them, or t
 MOST_WEIGHT = 2.0**62
 """Sums of whole weights beyond this might have left the range of 64 bits unnoticed."""
 
-COLUMNS = ("n", "events", "offset", "rows", "w2")
+COLUMNS = ("n", "events", "offset", "rows", "row_events", "w2", "w2_events")
 
 
 def few_scores(selection: Selection) -> bool:
@@ -100,7 +100,7 @@ def count_cells(selection: Selection, grid: Grid | None) -> Counted:
     gathered.append(nw.len().alias("size" if selection.weighted else "n"))
     answer = rows.group_by(*selection.keys, cell).agg(*gathered)
     real = selection.weighted and not selection.counts
-    types = {name: nw.Float64 if real and name != "rows" else nw.Int64 for name in ("n", *values)}
+    types = {name: nw.Float64 if real and name not in ("rows", "row_events") else nw.Int64 for name in ("n", *values)}
     collected = _collect(answer.with_columns(nw.col(name).cast(dtype) for name, dtype in types.items()), selection)
     found = collected[cell]
     ends = selection.ends if grid is None else (-grid.top, grid.top)
@@ -123,17 +123,18 @@ def count_cells(selection: Selection, grid: Grid | None) -> Counted:
     )
 
 
-def count_totals(selection: Selection) -> tuple[list[Any], Floats, Floats, Floats]:
-    """By key: its name, rows (or sum of weights), events and the sum of scores, in doubles."""
+def count_totals(selection: Selection) -> tuple[list[Any], Floats, Floats, Floats, Floats]:
+    """By key: its name, rows (or sum of weights), events, the sum of scores s and that of s (1 - s), in doubles."""
     w = nw.col("weight") if selection.weighted else nw.lit(1.0)
     usable = _countable(selection)
-    sums = {"n": w, "events": w * nw.col("label"), "predicted": w * nw.col("score")}
+    s = nw.col("score")
+    sums = {"n": w, "events": w * nw.col("label"), "predicted": w * s, "variance": w * s * (1.0 - s)}
     products = usable.select(*selection.keys, *(each.cast(nw.Float64).alias(name) for name, each in sums.items()))
     answer = products.group_by(*selection.keys).agg(nw.col(*sums).sum())
     collected = collect_frame(answer)
-    n, events, predicted = (collected[name].to_numpy() for name in sums)
+    n, events, predicted, variance = (collected[name].to_numpy() for name in sums)
     keys = [_key_values(collected[name], name == selection.days).tolist() for name in selection.keys]
-    return list(zip(*keys, strict=True)), n, events, predicted
+    return list(zip(*keys, strict=True)), n, events, predicted, variance
 
 
 def _labels(grid: Grid | None) -> dict[str, nw.Expr]:
@@ -148,9 +149,10 @@ def _weights(counts: bool, grid: Grid | None) -> dict[str, nw.Expr]:
     values = {"n": w} | {name: w * value for name, value in _labels(grid).items()}
     if counts:
         return values | {"most": w}
-    above = nw.when(w > 0.0)
+    above, label = nw.when(w > 0.0), nw.col("label")
     parts = nw.when(w != w.floor()).then(1).otherwise(0)
-    return values | {"rows": above.then(1).otherwise(0), "w2": w * w, "parts": parts, "least": above.then(w), "most": w}
+    values |= {"rows": above.then(1).otherwise(0), "row_events": above.then(label).otherwise(0)}
+    return values | {"w2": w * w, "w2_events": w * w * label, "parts": parts, "least": above.then(w), "most": w}
 
 
 def _collect(answer: Rows, selection: Selection) -> nw.DataFrame[Any]:

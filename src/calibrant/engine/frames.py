@@ -151,8 +151,8 @@ def tally(
     return counted.grouped(kind) if selection.keys else counted.whole(kind)
 
 
-def totals(frame: Any, score: str, label: str, **options: Any) -> tuple[list[Any], Floats, Floats, Floats]:
-    """Keys, rows (or sums of weights), events and sums of probabilities; keys and options as in :func:`tally`."""
+def totals(frame: Any, score: str, label: str, **options: Any) -> tuple[list[Any], Floats, Floats, Floats, Floats]:
+    """Keys, rows (or sums of weights), events, sums of probabilities s and of s (1 - s); otherwise as :func:`tally`."""
     return count_totals(Selection.of(frame, score, label, ends=(0.0, 1.0), **options))
 
 

@@ -12,11 +12,14 @@ from calibrant.arrays import InputError, Rows, check_rows
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.maps import StepMap
 from calibrant.numerics import Floats, Guide, chunks
-from calibrant.tallies import Tally
+from calibrant.tallies import Clusters, Tally
 
 Strategy = Literal["width", "mass", "distinct", "auto"]
 Scores = ArrayLike | Tally
 """What a metric's first argument may be; beside a tally there are no labels and no weights."""
+
+GroupedScores = Scores | Clusters
+"""The same, where intervals may allow for groups of dependent rows."""
 
 ENOUGH_ROWS = 50
 """Rows that every distinct score must have before binning can be skipped (002 section 1.4.1)."""
@@ -38,6 +41,24 @@ def tally_of(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLik
     """
     data = rows_or_tally(scores, y, sample_weight)
     return data if isinstance(data, Tally) else Tally.from_rows(data)
+
+
+def grouped_or_tally(
+    scores: GroupedScores, y: ArrayLike | None, sample_weight: ArrayLike | None, groups: ArrayLike | None
+) -> Tally | Clusters:
+    """What a metric whose intervals allow for groups of dependent rows works on."""
+    if isinstance(scores, Clusters):
+        if any(given is not None for given in (y, sample_weight, groups)):
+            raise InputError("a tally holds its labels, weights and groups already: pass it alone")
+        return scores
+    if groups is None:
+        return tally_of(scores, y, sample_weight)
+    if isinstance(scores, Tally) or y is None:
+        raise InputError("groups belong to rows: pass scores, y and groups as arrays")
+    rows = check_rows(scores, y, sample_weight, groups=groups)
+    if rows.kind != "probability":
+        raise InputError(f"needs probabilities, not {rows.kind} scores: fit a calibrator, or apply expit to logits")
+    return Clusters.of_rows(rows)
 
 
 def rows_or_tally(scores: Scores, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Tally | Rows:

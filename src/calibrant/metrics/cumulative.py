@@ -11,6 +11,7 @@ from scipy.special import ndtr
 
 from calibrant.arrays.columns import check_option
 from calibrant.metrics.bins import Scores, tally_of
+from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
@@ -144,8 +145,8 @@ def _walk(tally: Tally) -> tuple[float, float, float]:
         lowest, highest, reached = min(lowest, float(path.min())), max(highest, float(path.max())), float(path[-1])
         if tally.counts:
             variance += float((n * (scores * (1.0 - scores))).sum())
-    if not tally.counts and tally.cells.w2 is not None:
-        variance = float((tally.cells.w2 * (tally.scores * (1.0 - tally.scores))).sum())
+    if not tally.counts:
+        variance = float((expected_squares(tally) * (tally.scores * (1.0 - tally.scores))).sum())
     total = float(tally.total)
     return lowest / total, highest / total, variance / total / total
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays.columns import check_option
 from calibrant.maps import StepMap
 from calibrant.metrics.bins import Bins, Scores, Strategy, tally_of
-from calibrant.metrics.means import Moments, logarithmic_loss, moments, parts_of, squared_loss
+from calibrant.metrics.means import Moments, Part, logarithmic_loss, moments, parts_of, squared_loss
 from calibrant.metrics.scores import AT_MEANS, amount
 from calibrant.numerics import Floats
 from calibrant.solvers import pool_adjacent
@@ -188,7 +188,7 @@ def _binned(tally: Tally, loss: LossName, bins: Bins) -> Decomposition:
     total, rates = float(n.sum()), events / n
     base = float(events.sum()) / total
     raw = moments(parts_of(tally), LOSSES[loss])
-    middle = moments([(means, n, events, n)], LOSSES[loss])
+    middle = moments([Part(means, n, events, n, events, n)], LOSSES[loss])
     best, plain = (moments(parts, LOSSES[loss]) for parts in _one(rates, base, n, events))
     # Rows that are impossible at their own score and at their bin's mean are infinite in both, and differ by nothing.
     apart = loss == "log" and raw.impossible != middle.impossible
@@ -204,11 +204,9 @@ def _binned(tally: Tally, loss: LossName, bins: Bins) -> Decomposition:
     )
 
 
-def _one(
-    rates: Floats, base: float, n: NDArray[Any], events: NDArray[Any]
-) -> tuple[list[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]], ...]:
+def _one(rates: Floats, base: float, n: NDArray[Any], events: NDArray[Any]) -> tuple[list[Part], list[Part]]:
     """Parts in which every block says its rate, and in which every block says the base rate."""
-    return [(rates, n, events, n)], [(np.full(len(n), base), n, events, n)]
+    return [Part(rates, n, events, n, events, n)], [Part(np.full(len(n), base), n, events, n, events, n)]
 
 
 def _squared_gap(tally: Tally, lower: Floats, rates: Floats) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays import InputError
 from calibrant.metrics.bins import Scores, tally_of
 from calibrant.metrics.estimates import Estimate, upper_point
+from calibrant.metrics.variance import squared_weights
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -106,7 +107,9 @@ class _Residuals:
             return cls(events - n * s, squares, total * (total - 1.0))
         pairs = total**2 - float(w2.sum())
         alone = len(s) == 1 and pairs <= 1e-9 * total**2  # one row, up to the rounding of its squared weight
-        return cls(events - n * s, squares * (w2 / n), 0.0 if alone else pairs)
+        w2, w2_events = squared_weights(tally)
+        squares = w2_events * (1.0 - s) ** 2 + (w2 - w2_events) * s**2
+        return cls(events - n * s, squares, 0.0 if alone else pairs)
 
 
 def _repeats(tally: Tally) -> bool:

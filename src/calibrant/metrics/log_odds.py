@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from scipy.special import expit
 
-from calibrant.metrics.estimates import TWO_SIDED, Estimate
+from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.likelihood import Parameters
+from calibrant.metrics.variance import FEWEST_CLUSTERS, spread_of
 from calibrant.numerics import CLAMP, Floats, Grid, logit
 from calibrant.solvers import Pieces, fit_logistic
-from calibrant.tallies import Tally
+from calibrant.tallies import Clusters, Tally
 
 MANY_CELLS = 1 << 16
 """With more distinct scores than this, regressions start from the solution on a grid."""
@@ -38,12 +41,24 @@ class LogOdds:
     """A threshold on the score separates the classes."""
     start: LogOdds | None = None
     """The same rows on a grid, where there are many: its solution is where to start from."""
+    parameters: Parameters | None = None
+    """Level and slope with their intervals, on the grid where there are many; None on the grid itself."""
+    few_groups: bool = False
+    """Whether groups of dependent rows are too few for intervals."""
 
     @classmethod
-    def of(cls, tally: Tally) -> LogOdds:
-        """One pass over the tally."""
+    def of(cls, data: Tally | Clusters) -> LogOdds:
+        """One pass over the tally, and intervals from at most 65,536 cells."""
+        tally = data.tally if isinstance(data, Clusters) else data
+        found = cls._of(tally)
+        source = data if isinstance(data, Clusters) or found.start is None else found.start.tally
+        few = isinstance(data, Clusters) and data.size < FEWEST_CLUSTERS
+        return replace(found, parameters=Parameters.of(source), few_groups=few)
+
+    @classmethod
+    def _of(cls, tally: Tally) -> LogOdds:
         many = tally.resolution == "exact" and len(tally) > MANY_CELLS
-        start = cls.of(tally.coarsen(Grid())) if many else None
+        start = cls._of(tally.coarsen(Grid())) if many else None
         expected = moved = 0.0
         ends, hits, misses = ([math.inf, -math.inf] for _ in range(3))
         for scores, n, events in tally.pieces():
@@ -72,11 +87,6 @@ class LogOdds:
         """Whether intercept and slope are undefined for want of events or of non-events."""
         return not 0.0 < self.observed < self.total
 
-    @property
-    def shrink(self) -> float:
-        """Rows that a unit of weight is worth."""
-        return self.tally.effective_size / self.total
-
     def notes(self) -> tuple[str, ...]:
         """What the reader must know about these data."""
         notes = []
@@ -89,6 +99,8 @@ class LogOdds:
             notes.append("the score is constant: a slope is not defined")
         elif self.apart:
             notes.append("the classes are separated by the score: the slope has no finite estimate")
+        if self.few_groups:
+            notes.append(f"no intervals: fewer than {FEWEST_CLUSTERS} groups do not show how groups differ")
         return tuple(notes)
 
     def pieces(self, centre: float = 0.0, spread: float = 1.0) -> Pieces:
@@ -110,14 +122,13 @@ def fit_intercept(data: LogOdds) -> Estimate:
     name = "intercept, slope held at 1"
     if data.one_class:
         return Estimate(name, math.nan)
-    pieces = data.pieces()
     shift = _bracketed_shift(data.start or data)
     if data.start is not None:
+        pieces = data.pieces()
         for _ in range(POLISH):
             excess, information = _balance(pieces, shift)
             shift -= excess / information
-    _, information = _balance(pieces, shift)
-    return _normal(name, shift, 1.0 / (information * data.shrink))
+    return _profiled(name, shift, data, "level")
 
 
 def _bracketed_shift(data: LogOdds) -> float:
@@ -154,15 +165,39 @@ def fit_slope(data: LogOdds) -> tuple[Estimate, Estimate, tuple[tuple[float, flo
     pieces = data.pieces(centre, spread)
     first = None if data.start is None else fit_logistic(data.start.pieces(centre, spread), 2).coefficients
     fit = fit_logistic(pieces, 2, start=first)
-    information = np.zeros((2, 2))
-    for x, n, _ in pieces():
-        p = expit(np.einsum("j,jc->c", fit.coefficients, x))
-        information += np.einsum("jc,kc->jk", x * (n * (p * (1.0 - p))), x)
-    back = np.array([[1.0 / spread, 0.0], [-centre / spread, 1.0]])  # from standardised to plain log-odds
-    covariance = np.einsum("ij,jk,lk->il", back, np.linalg.inv(information * data.shrink), back)
-    slope, beside = np.einsum("ij,j->i", back, fit.coefficients)
-    (a, b), (c, d) = covariance.tolist()
-    return _normal(names[0], float(slope), a), _normal(names[1], float(beside), d), ((a, b), (c, d))
+    slope = float(fit.coefficients[0]) / spread
+    beside = float(fit.coefficients[1]) - centre * slope
+    covariance = _covariance(data)
+    (_, _), (_, variance) = covariance
+    return _profiled(names[0], slope, data, "slope"), _wald(names[1], beside, variance, data), covariance
+
+
+def _profiled(name: str, value: float, data: LogOdds, which: Literal["level", "slope"]) -> Estimate:
+    """The estimate with the profile-likelihood interval of its parameter, moved by what the grid is off."""
+    parameter = None if data.parameters is None else getattr(data.parameters, which)
+    if parameter is None or data.few_groups:
+        return Estimate(name, value)
+    low, high = parameter.interval(0.95)
+    moved = value - parameter.value
+    return Estimate(name, value, se=parameter.se, low=low + moved, high=high + moved)
+
+
+def _wald(name: str, value: float, variance: float, data: LogOdds) -> Estimate:
+    slope = None if data.parameters is None else data.parameters.slope
+    if slope is None or data.few_groups:
+        return Estimate(name, value)
+    se, errors = math.sqrt(variance), slope.spread.quantile(0.95)
+    return Estimate(name, value, se=se, low=value - errors * se, high=value + errors * se)
+
+
+def _covariance(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Covariances of slope and the intercept beside it, as weights and clusters give them."""
+    nan = math.nan
+    if data.parameters is None:
+        return (nan, nan), (nan, nan)
+    slope, intercept, both = data.parameters.variances(((0.0, 1.0), (1.0, -data.parameters.likelihood.center)))
+    cross = (both - slope - intercept) / 2.0
+    return (slope, cross), (cross, intercept)
 
 
 def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
@@ -172,24 +207,19 @@ def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
         values = [math.nan if not below else above / below for above, below in _both(data)]
         return Estimate(names[0], values[0]), Estimate(names[1], values[1])
     rho = data.observed / data.expected
-    squares = 0.0
-    for scores, n, events in data.tally.pieces():
-        squares += float((events * (1.0 - rho * scores) ** 2 + (n - events) * (rho * scores) ** 2).sum())
-    se = math.sqrt(squares / data.shrink) / data.observed
-    out = []
-    for name, value in zip(names, (1.0 / rho, rho), strict=True):
-        out.append(
-            Estimate(
-                name, value, se=value * se, low=value * math.exp(-TWO_SIDED * se), high=value * math.exp(TWO_SIDED * se)
-            )
-        )
-    return out[0], out[1]
+    if data.few_groups or data.parameters is None:
+        return Estimate(names[0], 1.0 / rho), Estimate(names[1], rho)
+    source = data.parameters.data
+    tally = source.tally if isinstance(source, Clusters) else source
+    scores, observed = tally.scores, float(tally.positives)
+    spread = spread_of(source, (1.0 - rho * scores) / observed, -rho * scores / observed)
+    wide = math.exp(spread.quantile(0.95) * spread.sd)
+    made = [
+        Estimate(name, value, se=value * spread.sd, low=value / wide, high=value * wide)
+        for name, value in zip(names, (1.0 / rho, rho), strict=True)
+    ]
+    return made[0], made[1]
 
 
 def _both(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
     return (data.expected, data.observed), (data.observed, data.expected)
-
-
-def _normal(name: str, value: float, variance: float) -> Estimate:
-    se = math.sqrt(variance)
-    return Estimate(name, value, se=se, low=value - TWO_SIDED * se, high=value + TWO_SIDED * se)

@@ -9,11 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
+from calibrant.metrics.chance import units_of
+from calibrant.metrics.variance import squared_weights
 from calibrant.numerics import Floats, chunks
 from calibrant.tallies import Tally
 
-Parts = Iterable[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]]
-"""Scores, rows, events and sums of squared weights of some cells at a time."""
+
+class Part(NamedTuple):
+    """Some cells at a time: scores, rows and events, or their sums of weights, and sums of squared weights."""
+
+    scores: Floats
+    n: NDArray[Any]
+    events: NDArray[Any]
+    w2: NDArray[Any]
+    w2_events: NDArray[Any]
+    w2_null: NDArray[Any]
+    """What the squared weights would add up to, on average, if the scores were right."""
+
+
+Parts = Iterable[Part]
 
 Loss = Callable[[Floats], tuple[Floats, Floats]]
 """What a row loses at each score: if it is an event, and if it is not."""
@@ -51,32 +65,46 @@ def logarithmic_loss(scores: Floats) -> tuple[Floats, Floats]:
     return np.where(inside, -np.log(safe), 0.0), np.where(inside, -np.log1p(-safe), 0.0)
 
 
-def parts_of(data: Tally | Rows) -> Iterator[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]]:
+def parts_of(data: Tally | Rows) -> Iterator[Part]:
     """Pieces of a tally, or rows as they stand: a mean does not need them sorted."""
     if isinstance(data, Rows):
         yield from _parts_of_rows(data)
         return
-    w2 = None if data.counts else data.cells.w2
-    if w2 is None:
-        yield from ((scores, n, events, n) for scores, n, events in data.pieces())
+    if data.counts or data.cells.w2 is None:
+        yield from (Part(scores, n, events, n, events, n) for scores, n, events in data.pieces())
         return
+    w2, w2_events = squared_weights(data)
+    hit, miss = units_of(data)
     for part, (scores, n, events) in zip(chunks(len(data)), data.pieces(), strict=True):
-        yield scores, n, events, w2[part]
+        yield Part(scores, n, events, w2[part], w2_events[part], n * (hit * (1.0 - scores) + miss * scores))
 
 
-def _parts_of_rows(rows: Rows) -> Iterator[tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any]]]:
+def _parts_of_rows(rows: Rows) -> Iterator[Part]:
+    hit, miss = (1.0, 1.0) if rows.counts or rows.weights is None else _units_of_rows(rows.weights, rows.labels == 1)
     for part in chunks(len(rows.scores)):
-        labels = rows.labels[part]
+        labels, scores = rows.labels[part], rows.scores[part]
         weights = np.ones(len(labels), dtype=np.uint8) if rows.weights is None else rows.weights[part]
-        yield rows.scores[part], weights, weights * labels, weights if rows.counts else weights * weights
+        events = weights * labels
+        if rows.counts:
+            yield Part(scores, weights, events, weights, events, weights)
+            continue
+        squares = weights * weights
+        yield Part(scores, weights, events, squares, squares * labels, weights * (hit * (1.0 - scores) + miss * scores))
+
+
+def _units_of_rows(weights: NDArray[Any], events: NDArray[np.bool_]) -> tuple[float, float]:
+    """Mean weight, weighted, of an event and of another row."""
+    own = float((weights**2).sum() / weights.sum())
+    hit, miss = (float((w**2).sum() / w.sum()) if len(w) else own for w in (weights[events], weights[~events]))
+    return hit, miss
 
 
 def moments(parts: Parts, loss: Loss) -> Moments:
     """Sums of ``loss`` in one pass."""
     sums = np.zeros(len(Moments._fields))
-    for scores, n, events, w2 in parts:
-        single = w2 is n and n.dtype.kind in "iu" and bool((n == 1).all())
-        sums += _row_sums(scores, events, loss) if single else _cell_sums(scores, n, events, w2, loss)
+    for part in parts:
+        single = part.w2 is part.n and part.n.dtype.kind in "iu" and bool((part.n == 1).all())
+        sums += _row_sums(part.scores, part.events, loss) if single else _cell_sums(part, loss)
     return Moments(*sums.tolist())
 
 
@@ -96,18 +124,19 @@ def _row_sums(scores: Floats, events: NDArray[Any], loss: Loss) -> tuple[Any, ..
     return size, first, size, first, second, *chance, np.count_nonzero(ends), wrong
 
 
-def _cell_sums(scores: Floats, n: NDArray[Any], events: NDArray[Any], w2: NDArray[Any], loss: Loss) -> tuple[Any, ...]:
+def _cell_sums(part: Part, loss: Loss) -> tuple[Any, ...]:
+    scores, n, events, w2, w2_events, w2_null = part
     hit, miss = loss(scores)
-    others, share = n - events, w2 / n
+    others, share, w2_others = n - events, w2_null / n, w2 - w2_events
     hits, misses, gap = events * hit, others * miss, hit - miss
-    variance = w2 * (scores * (1.0 - scores) * gap * gap)
+    variance = w2_null * (scores * (1.0 - scores) * gap * gap)
     bottom, top = scores == 0.0, scores == 1.0
     return (
         n.sum(),
         hits.sum() + misses.sum(),
         w2.sum(),
-        (share * (hits + misses)).sum(),
-        (share * (hits * hit + misses * miss)).sum(),
+        (w2_events * hit + w2_others * miss).sum(),
+        (w2_events * hit * hit + w2_others * miss * miss).sum(),
         (n * (miss + scores * gap)).sum(),
         variance.sum(),
         (variance * share * gap * (1.0 - 2.0 * scores)).sum(),

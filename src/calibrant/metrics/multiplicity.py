@@ -1,4 +1,4 @@
-"""Many looks, one promise."""
+"""Corrections for many tests."""
 
 from __future__ import annotations
 
@@ -29,4 +29,20 @@ def holm(p_values: Floats) -> Floats:
     order = known[np.argsort(p_values[known], kind="stable")]
     stepped = np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1))
     adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted
+
+
+def holm_log(log_p_values: Floats) -> Floats:
+    """:func:`holm` on logarithms, where p-values may be too small for a double.
+
+    Examples
+    --------
+    >>> holm_log(np.array([-2000.0, -1.0, np.nan])).round(3).tolist()
+    [-1999.307, -1.0, nan]
+    """
+    adjusted = np.full(len(log_p_values), np.nan)
+    known = np.flatnonzero(~np.isnan(log_p_values))
+    order = known[np.argsort(log_p_values[known], kind="stable")]
+    stepped = np.maximum.accumulate(log_p_values[order] + np.log(np.arange(len(order), 0, -1)))
+    adjusted[order] = np.minimum(stepped, 0.0)
     return adjusted

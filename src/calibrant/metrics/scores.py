@@ -13,18 +13,34 @@ from scipy.special import expit
 from calibrant.arrays import InputError, Rows
 from calibrant.arrays.columns import read_floats
 from calibrant.maps import StepMap
-from calibrant.metrics.bins import Bins, Scores, Strategy, describe, rows_or_tally, tally_of
+from calibrant.metrics.bins import (
+    Bins,
+    GroupedScores,
+    Scores,
+    Strategy,
+    describe,
+    grouped_or_tally,
+    rows_or_tally,
+    tally_of,
+)
 from calibrant.metrics.estimates import TWO_SIDED, Estimate, upper_point
-from calibrant.metrics.means import Loss, Moments, Parts, logarithmic_loss, moments, parts_of, squared_loss
+from calibrant.metrics.means import Loss, Moments, Part, Parts, logarithmic_loss, moments, parts_of, squared_loss
+from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, spread_of
 from calibrant.numerics import Floats
-from calibrant.tallies import Tally
+from calibrant.tallies import Clusters, Tally
 
 NO_WIDTH = "no interval: all rows show the same value, and the standard error of 0 is silent about rows not seen"
 MOST_STRETCHES = 4
 AT_MEANS = "computed as if every row had its bin's mean score"
 
 
-def brier(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Estimate:
+def brier(
+    scores: GroupedScores,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+) -> Estimate:
     r"""Brier score: mean squared distance of score and label.
 
     .. math:: \frac{1}{n} \sum_{i=1}^n (s_i - y_i)^2,
@@ -38,8 +54,8 @@ def brier(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike |
     It is near 95 % from 25 events on (and as many others): it covered in 93 to 96 % of samples in each of 12 simulated
     settings, but, with 2.4 % events, in 72 % of samples of 50 rows (1 event), 90 % of 200 (5) and 93 % of 500 (12).
     ``null_high`` is the 95 % point of the gamma law with the null's variance and skewness, exceeded by 4 to 6 % of
-    calibrated samples in each of 15 settings with 50 to 2,000 rows.
-    Within a cell, squared weights are taken to be spread over events and others as the weights are.
+    calibrated samples in each of 15 settings with 50 to 2,000 rows. With ``groups`` of dependent rows the interval is
+    Student's, from sums by group (:func:`~calibrant.metrics.variance.spread_of`), and there is no ``null_high``.
     Cost: one pass. Reference: 002 eq. 6.21; 003 section 2.3.
 
     Examples
@@ -47,6 +63,9 @@ def brier(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike |
     >>> round(float(brier([0.2, 0.8, 0.6], [0, 1, 0])), 4)
     0.1467
     """
+    if groups is not None or isinstance(scores, Clusters):
+        data = grouped_or_tally(scores, y, sample_weight, groups)
+        return _grouped_mean(brier(_plain(data)), data, squared_loss, 1.0)
     return _mean_estimate("Brier score", rows_or_tally(scores, y, sample_weight), squared_loss)
 
 
@@ -75,7 +94,13 @@ def rmse(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | 
     return Estimate("RMSE", value, se, low, high, null, beyond, square.notes)
 
 
-def log_loss(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Estimate:
+def log_loss(
+    scores: GroupedScores,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+) -> Estimate:
     r"""Log loss in nats, never clipped.
 
     .. math:: -\frac{1}{n} \sum_{i=1}^n \bigl[y_i \log s_i + (1 - y_i) \log(1 - s_i)\bigr],
@@ -98,6 +123,9 @@ def log_loss(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLik
     1 row with a score of exactly 0 or 1
     infinite because of 1 row with an event at score 0 or none at score 1; without them it is 0.6931
     """
+    if groups is not None or isinstance(scores, Clusters):
+        clustered = grouped_or_tally(scores, y, sample_weight, groups)
+        return _grouped_mean(log_loss(_plain(clustered)), clustered, logarithmic_loss, math.inf)
     data = rows_or_tally(scores, y, sample_weight)
     sums = moments(parts_of(data), logarithmic_loss)
     found = _estimate("log loss", sums, math.inf, _resolution_notes(data))
@@ -158,7 +186,13 @@ def accuracy(
     return _thresholded("accuracy", rows_or_tally(scores, y, sample_weight), threshold, right=1.0)
 
 
-def auc(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Estimate:
+def auc(
+    scores: GroupedScores,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+) -> Estimate:
     r"""Area under the ROC curve: how often an event outscores another row.
 
     .. math:: A = \frac{1}{PN} \sum_{i: y_i = 1} \sum_{j: y_j = 0}
@@ -173,7 +207,8 @@ def auc(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | N
     normal on the scale of log-odds, :math:`\operatorname{logit} A \pm 1.96\, \mathrm{se} / (A (1 - A))`; there is none
     where all pairs are in order, or none is. It is near 95 % from 25 rows of each class on: it covered in 93 to 96 % of
     samples in each of 12 simulated settings, but, with 2.4 % events, in 86 % of the samples of 50 rows that had two
-    events, 87 % of samples of 200 rows (5 events) and 91 % of 500 (12).
+    events, 87 % of samples of 200 rows (5 events) and 91 % of 500 (12). With ``groups`` of dependent rows it is made of
+    sums by group (Obuchowski 1997).
     Cost: one sort of rows, one pass over cells. Reference: DeLong, DeLong and Clarke-Pearson 1988; 003 section 3.2.3.
 
     Examples
@@ -181,6 +216,9 @@ def auc(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | N
     >>> float(auc([0.1, 0.4, 0.4, 0.8], [0, 0, 1, 1]))
     0.875
     """
+    if groups is not None or isinstance(scores, Clusters):
+        data = grouped_or_tally(scores, y, sample_weight, groups)
+        return _grouped_auc(auc(_plain(data)), data)
     tally = tally_of(scores, y, sample_weight)
     events = float(tally.positives)
     others = float(tally.total - events if tally.counts else (tally.n - tally.events).sum())
@@ -188,11 +226,11 @@ def auc(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | N
         return Estimate("AUC", math.nan, notes=("not defined: there are rows of one class only",))
     sums = np.zeros((2, 4))  # of events and of others: placements, squared weights, these times placements, and squares
     hits_below, others_below = 0.0, 0.0
-    for _, n, hits, w2 in parts_of(tally):
-        rest, share = n - hits, w2 / n
+    for _, n, hits, w2, w2_hits, _ in parts_of(tally):
+        rest = n - hits
         above = events - hits_below - np.cumsum(hits) + 0.5 * hits
         below = others_below + np.cumsum(rest) - 0.5 * rest
-        sums += [_placements(hits, share, below / others), _placements(rest, share, above / events)]
+        sums += [_placements(hits, w2_hits, below / others), _placements(rest, w2 - w2_hits, above / events)]
         hits_below, others_below = hits_below + float(hits.sum()), others_below + float(rest.sum())
     value = float(sums[0, 0] / events)
     parts = [_variance(size, value, *row[1:]) for size, row in zip((events, others), sums, strict=True)]
@@ -302,11 +340,12 @@ class DecisionCurve:
 
 
 def net_benefit(
-    scores: Scores,
+    scores: GroupedScores,
     y: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     *,
     thresholds: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> DecisionCurve:
     r"""Decision curve: what acting on scores from a threshold on is worth.
 
@@ -330,6 +369,9 @@ def net_benefit(
     at = np.arange(1, 100) / 100.0 if thresholds is None else read_floats(np.atleast_1d(thresholds), "thresholds")
     if not (len(at) and ((at > 0.0) & (at < 1.0)).all() and (np.diff(at) > 0.0).all()):
         raise InputError("thresholds must be probabilities inside (0, 1), in increasing order: 50 % is 0.5")
+    if groups is not None or isinstance(scores, Clusters):
+        data = grouped_or_tally(scores, y, sample_weight, groups)
+        return _grouped_curve(net_benefit(_plain(data), thresholds=at), data)
     bins = Bins.of(scores, y, sample_weight, edges=at)
     others, share = bins.n - bins.events, _squared(bins) / np.maximum(bins.n, np.finfo(float).tiny)
     hits, alarms = _from_above(bins.events) / bins.total, _from_above(others) / bins.total
@@ -342,6 +384,63 @@ def net_benefit(
     size = total**2 / w2
     se = np.sqrt(np.maximum(spread, 0.0) / total**2 * size / (size - 1.0)) if size > 1.0 else np.full(len(at), np.nan)
     return DecisionCurve(at, model, se, hits[0] - cost * alarms[0])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Groups of dependent rows
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _plain(data: Tally | Clusters) -> Tally:
+    return data.tally if isinstance(data, Clusters) else data
+
+
+def _judged(data: Tally | Clusters) -> bool:
+    return not isinstance(data, Clusters) or data.size >= FEWEST_CLUSTERS
+
+
+def _grouped_mean(plain: Estimate, data: Tally | Clusters, loss: Loss, ceiling: float) -> Estimate:
+    """A mean loss with the interval that groups give it."""
+    if not math.isfinite(plain.value):
+        return plain
+    tally = _plain(data)
+    total, (hit, miss) = float(tally.total), loss(tally.scores)
+    spread = spread_of(data, (hit - plain.value) / total, (miss - plain.value) / total)
+    half = spread.quantile(0.95) * spread.sd
+    ends = (max(plain.value - half, 0.0), min(plain.value + half, ceiling))
+    return _with(plain, data, spread, ends)
+
+
+def _grouped_auc(plain: Estimate, data: Tally | Clusters) -> Estimate:
+    """AUC with the interval that groups give it."""
+    if math.isnan(plain.value):
+        return plain
+    tally = _plain(data)
+    n, hits = np.asarray(tally.n, dtype=np.float64), np.asarray(tally.events, dtype=np.float64)
+    rest = n - hits
+    events, others = float(hits.sum()), float(rest.sum())
+    below, above = (np.cumsum(rest) - 0.5 * rest) / others, (events - np.cumsum(hits) + 0.5 * hits) / events
+    spread = spread_of(data, (below - plain.value) / events, (above - plain.value) / others)
+    return _with(plain, data, spread, _logit_interval(plain.value, spread.sd, spread.quantile(0.95)))
+
+
+def _grouped_curve(plain: DecisionCurve, data: Tally | Clusters) -> DecisionCurve:
+    """A decision curve with the standard errors that groups give it."""
+    tally, total = _plain(data), float(_plain(data).total)
+    se = np.full(len(plain.model), np.nan)
+    for place, (at, value) in enumerate(zip(plain.thresholds, plain.model, strict=True)):
+        acted = tally.scores >= at
+        hit, miss = np.where(acted, 1.0, 0.0), np.where(acted, -at / (1.0 - at), 0.0)
+        if _judged(data):
+            se[place] = spread_of(data, (hit - value) / total, (miss - value) / total).sd
+    return replace(plain, se=se)
+
+
+def _with(plain: Estimate, data: Tally | Clusters, spread: Spread, ends: tuple[float | None, float | None]) -> Estimate:
+    if not _judged(data):
+        notes = (*plain.notes, f"no interval: fewer than {FEWEST_CLUSTERS} groups do not show how groups differ")
+        return replace(plain, se=None, low=None, high=None, null_high=None, notes=notes)
+    return replace(plain, se=spread.sd, low=ends[0], high=ends[1], null_high=None)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -389,9 +488,8 @@ def _variance(total: float, mean: float, w2: float, w2_loss: float, w2_square: f
     return 0.0 if spread <= 1e-14 * w2_square else float(spread / total**2 * size / (size - 1.0))
 
 
-def _placements(rows: NDArray[Any], share: Floats, place: Floats) -> tuple[float, ...]:
+def _placements(rows: NDArray[Any], w2: NDArray[Any], place: Floats) -> tuple[float, ...]:
     """Sums behind a mean of ``place`` over one class and behind its variance."""
-    w2 = rows * share
     return float((rows * place).sum()), float(w2.sum()), float((w2 * place).sum()), float((w2 * place * place).sum())
 
 
@@ -401,18 +499,19 @@ def _interval(value: float, se: float | None, ceiling: float) -> tuple[float | N
     return max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling)
 
 
-def _logit_interval(value: float, se: float | None) -> tuple[float | None, float | None]:
-    """Normal interval of the log-odds of ``value``, which stays inside (0, 1)."""
+def _logit_interval(value: float, se: float | None, errors: float = TWO_SIDED) -> tuple[float | None, float | None]:
+    """Interval of the log-odds of ``value``, ``errors`` standard errors either way, which stays inside (0, 1)."""
     if not se or not 0.0 < value < 1.0:
         return None, None
-    middle, half = math.log(value / (1.0 - value)), TWO_SIDED * se / (value * (1.0 - value))
+    middle, half = math.log(value / (1.0 - value)), errors * se / (value * (1.0 - value))
     return float(expit(middle - half)), float(expit(middle + half))
 
 
 def _parts_of_bins(bins: Bins) -> Parts:
     """Filled bins with their event rates in place of scores."""
     filled = bins.n > 0
-    return [(bins.rate[filled], bins.n[filled], bins.events[filled], _squared(bins)[filled])]
+    squares, rate = _squared(bins)[filled], bins.rate[filled]
+    return [Part(rate, bins.n[filled], bins.events[filled], squares, squares * rate, squares)]
 
 
 def _squared(bins: Bins) -> NDArray[Any]:

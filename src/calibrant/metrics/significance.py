@@ -19,6 +19,7 @@ from scipy import special
 from calibrant.arrays import InputError, Rows
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.metrics.bins import Bins, Scores, rows_or_tally, tally_of
+from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.cumulative import Kind, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.metrics.means import parts_of
 from calibrant.metrics.resampling import generator
@@ -111,11 +112,12 @@ def spiegelhalter(scores: Scores, y: ArrayLike | None = None, sample_weight: Arr
     """
     data = rows_or_tally(scores, y, sample_weight)
     variance = excess = 0.0
-    for s, n, events, w2 in parts_of(data):
+    for part in parts_of(data):
+        s = part.scores
         lever = 1.0 - 2.0 * s
-        excess += float((lever * (events - n * s)).sum())
+        excess += float((lever * (part.events - part.n * s)).sum())
         lever *= lever
-        variance += float((w2 * (lever * (s * (1.0 - s)))).sum())
+        variance += float((part.w2_null * (lever * (s * (1.0 - s)))).sum())
     if not variance > 0.0:
         return _finding("Spiegelhalter's test", math.nan, math.nan, data, "every score is 0, 0.5 or 1: no variance")
     z = excess / math.sqrt(variance)
@@ -293,7 +295,7 @@ def ecce_test(
     check_option("kind", kind, get_args(Kind))
     check_option("method", method, ("auto", "asymptotic", "simulation"))
     tally = tally_of(scores, y, sample_weight)
-    variance = float((_squares(tally) * (tally.scores * (1.0 - tally.scores))).sum())
+    variance = float((expected_squares(tally) * (tally.scores * (1.0 - tally.scores))).sum())
     name = f"ECCE test, {kind}"
     if not variance > 0.0:
         return _finding(name, math.nan, math.nan, tally, "every score is 0 or 1: nothing can vary")
@@ -382,7 +384,7 @@ def always_valid_test(
 def _finding(name: str, statistic: float, p_value: float, data: Tally | Rows, *notes: str) -> Finding:
     """The finding; p = 0 when a label contradicts a score of exactly 0 or 1, whatever the statistic says."""
     broken = 0.0
-    for s, n, events, _ in parts_of(data):
+    for s, n, events, *_ in parts_of(data):
         broken += float(events[s == 0.0].sum()) + float((n[s == 1.0] - events[s == 1.0]).sum())
     if broken > 0.0:
         unit = "rows" if data.counts else "sum of weights"
@@ -400,12 +402,6 @@ def _counted(tally: Tally, test: str, instead: str) -> Tally:
             f"or use {instead} for importance weights"
         )
     return tally
-
-
-def _squares(tally: Tally) -> NDArray[Any]:
-    """Sum of squared weights in each cell."""
-    w2 = tally.cells.w2
-    return tally.n if tally.counts or w2 is None else w2
 
 
 def _log_ratio(tally: Tally, tilt: float | Floats) -> Floats:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError
 from calibrant.metrics.bins import Scores, tally_of
+from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.resampling import generator
 from calibrant.numerics import Floats
@@ -186,8 +187,8 @@ def _variances(tally: Tally) -> Floats:
     if tally.counts:
         for scores, n, _ in tally.pieces():
             out += _binned(scores, n * (scores * (1.0 - scores)), FIRST_NODES)
-    elif tally.cells.w2 is not None:
-        out += _binned(tally.scores, tally.cells.w2 * (tally.scores * (1.0 - tally.scores)), FIRST_NODES)
+    else:
+        out += _binned(tally.scores, expected_squares(tally) * (tally.scores * (1.0 - tally.scores)), FIRST_NODES)
     return out / float(tally.total) / float(tally.total)
 
 

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.displays import ReliabilityDisplay
-from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.provenance import library_version
 from calibrant.metrics.bins import Bins
-from calibrant.metrics.chance import Chance
+from calibrant.metrics.chance import Chance, Units, units_of
 from calibrant.metrics.cumulative import ecce
 from calibrant.metrics.decompositions import Decomposition, decompose
 from calibrant.metrics.errors import debiased_ece, ece, pde
@@ -23,9 +22,9 @@ from calibrant.metrics.recalibration import ici, recalibration
 from calibrant.metrics.scores import auc, brier, log_loss, net_benefit
 from calibrant.metrics.significance import debiased_l2_test, ecce_test, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics.smooth import smooth_ece
-from calibrant.numerics import Floats
+from calibrant.metrics.variance import rate_interval
 from calibrant.reporting.figures import LEAST, percent, share, span
-from calibrant.tallies import Tally
+from calibrant.tallies import Clusters, Tally
 from calibrant.verdict.verdict import Verdict
 
 BINS = 10
@@ -44,7 +43,9 @@ ODDS = 2.0 ** np.arange(-3, 4)
 """Thresholds of the decision curve, as multiples of the odds of the event."""
 
 
-def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_state: int = 0) -> dict[str, Any]:
+def gather(
+    data: Tally | Clusters, verdict: Verdict, display: ReliabilityDisplay, random_state: int = 0
+) -> dict[str, Any]:
     """All numbers as plain data, ready for JSON; what is not finite is None.
 
     Cost: O(cells) for most; simulations on at most 20,000 cells for the tests, on 1,000 for the bootstrap.
@@ -57,8 +58,9 @@ def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_s
     >>> [group["label"] for group in numbers["groups"]], numbers["events"]
     (['20 %', '70 %'], 45.0)
     """
+    tally = data.tally if isinstance(data, Clusters) else data
     bins, by_score = _bins(tally)
-    groups = _groups(tally, bins, by_score, verdict.inflation if verdict.clusters else 1.0)
+    groups = _groups(data, bins, by_score)
     numbers = {
         "software": {"name": "Calibrant", "version": library_version()},
         "rows": float(tally.total),
@@ -71,13 +73,14 @@ def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_s
         "groups_are": "distinct scores" if by_score else "bins of equal mass",
         "groups": groups,
         "grades": _grades(groups) if tally.counts else None,
-        "scores": [_score(metric(tally)) for metric in (brier, log_loss, auc)],
+        "rows_in_group": _median_rows(data) if isinstance(data, Clusters) else None,
+        "scores": [_score(metric(data)) for metric in (brier, log_loss, auc)],
         "decompositions": [_parts(decompose(tally, loss=loss)) for loss in ("brier", "log")],
-        "errors": _errors(tally, random_state),
-        "recalibration": recalibration(tally).to_dict(),
-        "curve": _curve(tally, random_state),
-        "tests": _tests(tally, random_state),
-        "decisions": net_benefit(tally, thresholds=_thresholds(tally)).to_dict(),
+        "errors": _errors(tally, random_state, independent=tally is data),
+        "recalibration": recalibration(data).to_dict(),
+        "curve": _curve(data, random_state),
+        "tests": _tests(tally, random_state) if tally is data else [],
+        "decisions": net_benefit(data, thresholds=_thresholds(tally)).to_dict(),
         "reliability": display.data,
     }
     plain: dict[str, Any] = json.loads(json.dumps(numbers, allow_nan=False))
@@ -87,8 +90,8 @@ def gather(tally: Tally, verdict: Verdict, display: ReliabilityDisplay, random_s
 def _off_parts(verdict: Verdict) -> dict[str, list[int]]:
     """Places, in the lists of segments and periods, of those that are off by more than chance and tolerance."""
     return {
-        "segments": [place for place, each in enumerate(verdict.segments) if each in verdict.off_segments],
-        "periods": [place for place, each in enumerate(verdict.periods) if each in verdict.off_periods],
+        name: [place for place, each in enumerate(parts) if each.beyond(verdict.tolerance[0])]
+        for name, parts in (("segments", verdict.segments), ("periods", verdict.periods))
     }
 
 
@@ -101,20 +104,18 @@ def _bins(tally: Tally) -> tuple[Bins, bool]:
     return Bins.of(tally, strategy="mass", n_bins=size), False
 
 
-def _groups(tally: Tally, bins: Bins, by_score: bool, inflation: float) -> list[dict[str, Any]]:
-    """Predicted and happened in each bin, the interval of the rate and what chance gives.
+def _groups(data: Tally | Clusters, bins: Bins, by_score: bool) -> list[dict[str, Any]]:
+    """Predicted and observed in each bin, the interval of the rate and the expected range.
 
     The interval is exact for rows that count alike and are independent, and else that of the effective counts.
     """
-    kept = bins.n > 0
-    size = np.minimum(bins.effective_n[kept], bins.n[kept] / inflation)
-    rate = np.clip(bins.rate[kept], 0.0, 1.0)
-    low, high = clopper_pearson(rate * size, size, 0.05)
-    low, high = np.minimum(low, rate), np.maximum(high, rate)  # of less than one event its ends may not hold the rate
+    tally = data.tally if isinstance(data, Clusters) else data
+    units = None if tally.counts else units_of(tally)
     found = []
-    for place, (scores, n, w2) in enumerate(_cells_by_bin(tally, bins)):
-        rows, events = float(bins.n[kept][place]), float(bins.events[kept][place])
-        chance = Chance(scores, n, inflation, None if tally.counts else w2)
+    for cells in _cells_by_bin(tally, bins):
+        scores, n = tally.scores[cells], np.asarray(tally.n[cells], dtype=np.float64)
+        rows, events = float(n.sum()), float(tally.events[cells].sum())
+        chance, (low, high) = _chance(data, cells, units), rate_interval(data, cells)
         ends = (float(scores[0]), float(scores[-1]))
         found.append(
             {
@@ -127,12 +128,22 @@ def _groups(tally: Tally, bins: Bins, by_score: bool, inflation: float) -> list[
                 "mean_score": chance.mean / rows,
                 "rate": events / rows,
                 "ratio": events / chance.mean if chance.mean > 0.0 else None,
-                "low": float(low[place]),
-                "high": float(high[place]),
-                "chance": [end + 0.0 for end in chance.interval(0.95)],  # -0 becomes 0
+                "low": low,
+                "high": high,
+                "chance": None if low is None else [end + 0.0 for end in chance.interval(0.95)],  # -0 becomes 0
             }
         )
     return found
+
+
+def _chance(data: Tally | Clusters, cells: NDArray[np.bool_], units: Units | None) -> Chance:
+    if isinstance(data, Clusters):
+        return Chance.of(data.within(cells))
+    return Chance(data.scores[cells], np.asarray(data.n[cells], dtype=np.float64), units=units)
+
+
+def _median_rows(data: Clusters) -> float:
+    return float(np.median(np.bincount(data.cluster, minlength=data.size)))
 
 
 def _range(low: float, high: float) -> str:
@@ -141,14 +152,11 @@ def _range(low: float, high: float) -> str:
     return f"up to {percent(high)}" if low < LEAST else span(low, high, "percent")
 
 
-def _cells_by_bin(tally: Tally, bins: Bins) -> list[tuple[Floats, Floats, Floats]]:
-    """Scores, rows and squared weights of the cells of each bin that has rows; cells of a bin are neighbours."""
-    some = tally.n > 0
-    scores, n = tally.scores[some], np.asarray(tally.n[some], dtype=np.float64)
-    w2 = n if tally.cells.w2 is None else tally.cells.w2[some]
+def _cells_by_bin(tally: Tally, bins: Bins) -> list[NDArray[np.bool_]]:
+    """Which cells of the tally make up each bin that has rows; cells of a bin are neighbors."""
+    n = np.asarray(tally.n, dtype=np.float64)
     place = np.searchsorted(np.cumsum(bins.n[bins.n > 0]), np.cumsum(n) - n / 2.0)
-    cuts: NDArray[np.intp] = np.flatnonzero(np.diff(place)) + 1
-    return list(zip(np.split(scores, cuts), np.split(n, cuts), np.split(w2, cuts), strict=True))
+    return [(place == one) & (n > 0.0) for one in np.unique(place[n > 0.0])]
 
 
 def _grades(groups: list[dict[str, Any]]) -> dict[str, Any]:
@@ -164,8 +172,9 @@ def _parts(parts: Decomposition) -> dict[str, Any]:
     return parts.to_dict() | {"infinite": [key for key in LOSS_PARTS if math.isinf(getattr(parts, key))]}
 
 
-def _errors(tally: Tally, random_state: int) -> list[dict[str, Any]]:
-    found = (
+def _errors(tally: Tally, random_state: int, *, independent: bool) -> list[dict[str, Any]]:
+    """Calibration errors; what a perfect model would show is known for independent rows alone."""
+    found: tuple[Estimate, ...] = (
         ece(tally, random_state=random_state),
         ece(tally, strategy="mass", random_state=random_state),
         debiased_ece(tally, random_state=random_state),
@@ -173,12 +182,15 @@ def _errors(tally: Tally, random_state: int) -> list[dict[str, Any]]:
         smooth_ece(tally, random_state=random_state),
         ecce(tally),
     )
+    if not independent:
+        found = tuple(Estimate(each.name, each.value, notes=each.notes) for each in found)
     return [estimate.to_dict() for estimate in found]
 
 
-def _curve(tally: Tally, random_state: int) -> dict[str, Any]:
-    samples = SAMPLES if tally.effective_size < MANY else SAMPLES_OF_MANY
-    return ici(tally, repetitions=samples, random_state=random_state).to_dict() | {"bootstrap_samples": samples}
+def _curve(data: Tally | Clusters, random_state: int) -> dict[str, Any]:
+    rows = (data.tally if isinstance(data, Clusters) else data).effective_size
+    samples = SAMPLES if rows < MANY else SAMPLES_OF_MANY
+    return ici(data, repetitions=samples, random_state=random_state).to_dict() | {"bootstrap_samples": samples}
 
 
 def _tests(tally: Tally, random_state: int) -> list[dict[str, Any]]:

@@ -25,6 +25,9 @@ from calibrant.verdict.check import judge
 from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.reading import read_evidence
 
+ROWS_OF_A_SITE = 20
+"""Groups with this many rows (median) are sites, whose rows are patients or borrowers; smaller ones are these."""
+
 FORMS = {".html": "to_html", ".md": "to_markdown", ".json": "to_json"}
 
 
@@ -79,9 +82,12 @@ class Report:
         """How much data there is, and what made the report."""
         words, software = self._style.words, self.numbers["software"]
         rows, events = self.numbers["rows"], self.numbers["events"]
-        told = f"{count(rows)} {words['rows']}, {count(events)} {words['events']}"
         if not self.numbers["counts"]:
-            told = f"{words['rows'].capitalize()} with importance weights, worth {told}"
+            seen = count(self.numbers["verdict"]["row_count"])
+            weighted = f"{share(events / rows)} by importance weight"
+            told = f"{seen} {words['rows']}, {count(events)} {words['events']} ({weighted})"
+            return f"{told}. {software['name']} {software['version']}."
+        told = f"{count(rows)} {words['rows']}, {count(events)} {words['events']}"
         return f"{told} ({share(events / rows)}). {software['name']} {software['version']}."
 
     def _sections(self) -> tuple[Section, ...]:
@@ -89,8 +95,8 @@ class Report:
 
     @property
     def _style(self) -> Style:
-        chosen = STYLES[self.style]
-        return chosen if self.numbers["verdict"]["groups"] is None else chosen.of_groups()
+        chosen, size = STYLES[self.style], self.numbers["rows_in_group"]
+        return chosen if size is None or size >= ROWS_OF_A_SITE else chosen.of_groups()
 
     def __str__(self) -> str:
         """The verdict in a line, and how to see the rest."""
@@ -170,7 +176,7 @@ def report(
         random_state=random_state,
     )
     display = ReliabilityDisplay.from_predictions(evidence.tally, random_state=random_state)
-    numbers = gather(evidence.tally, judge(evidence, tolerance), display, random_state)
+    numbers = gather(evidence.clusters or evidence.tally, judge(evidence, tolerance), display, random_state)
     made = Report(STYLES[style].title if title is None else str(title), style, numbers, display)
     if path is not None:
         made.save(path)

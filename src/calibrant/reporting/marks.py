@@ -1,19 +1,22 @@
-"""Words with a colour for what a number means; the colour never says more than the word."""
+"""Words with a color for what a number means; the color never says more than the word."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calibrant.reporting.blocks import Mark, Tone
 from calibrant.reporting.figures import UNKNOWN
 
-STATES: dict[str, Tone] = {"calibrated": "good", "miscalibrated": "bad", "cannot tell": "warn"}
+STATES: dict[str, Tone] = {"calibrated": "good", "miscalibrated": "bad", "off": "bad", "cannot tell": "warn"}
 LIGHTS: dict[str, Tone] = {"green": "good", "yellow": "warn", "red": "bad", "none": "none"}
 
 
-def against_chance(events: float, low: float, high: float) -> Mark:
-    """Where a number of events lies against the range of chance."""
+def against_chance(events: float, expected: Sequence[float] | None) -> Mark:
+    """Where a number of events lies against the expected range."""
+    if expected is None:
+        return Mark("cannot be judged", "none")
+    low, high = expected
     if low <= events <= high:
         return Mark("within", "good")
     return Mark("above", "bad") if events > high else Mark("below", "warn")
@@ -29,7 +32,9 @@ def above_null(error: Mapping[str, Any]) -> Mark:
 
 def luck(part: Mapping[str, Any]) -> Mark:
     """Whether chance explains a segment, and else how its scores are off."""
-    if part["p_value"] > 0.05:
+    if not part["judged"]:
+        return Mark("cannot be judged", "none")
+    if not part["off"]:
         return Mark("could be chance", "good")
     return Mark("too low", "bad") if part["events"] > part["predicted"] else Mark("too high", "warn")
 

@@ -14,7 +14,7 @@ WORDS = (
     ("{event}", "what the {score} is about: label 1"),
     ("Calibrated", "of the {rows} with {score} p, a share p has the {event}, for every p"),
     ("Predicted", "number of {events} that the {scores} promise: their sum"),
-    ("Chance", "the middle 95 % of the numbers of {events} that happen when every {score} is right"),
+    ("Expected range", "the middle 95 % of the numbers of {events} that a calibrated model shows"),
     ("95 % interval", "made by a rule whose intervals hold the true value in 95 of 100 samples"),
     ("p-value", "how often a calibrated model would look at least this bad"),
     ("Adjusted p", "p-value that allows for having looked at many groups (Holm)"),
@@ -28,7 +28,7 @@ WORDS = (
     ("smECE", "distance after kernel smoothing, at the one bandwidth that equals the distance itself"),
     ("ECCE", "how far {events} and {scores}, summed from the lowest {score} on, drift apart"),
     ("Brier score", "mean squared distance of {score} and label"),
-    ("Log loss", "mean of minus the logarithm of the probability given to what happened, in nats"),
+    ("Log loss", "mean of minus the logarithm of the probability given to the observed label, in nats"),
     ("AUC", "how often a {row} with the {event} has the higher {score} of two; blind to calibration"),
     ("Miscalibration", "part of a loss that isotonic recalibration takes off"),
     ("Discrimination", "part of the base rate's loss that telling {rows} apart takes off"),
@@ -75,8 +75,8 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
         told = f"{rows} {style.words['rows']} with {events} {style.words['events']} ({rate})"
     else:
         told = (
-            f"{style.words['rows']} with importance weights, worth {rows} unweighted ones, with {events} "
-            f"{style.words['events']} ({rate})"
+            f"{count(verdict['row_count'])} {style.words['rows']} with {events} {style.words['events']} and importance "
+            f"weights ({rate} by weight)"
         )
     cells = {
         "exact": "every distinct value was kept",
@@ -89,28 +89,35 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
 
 def _steps(numbers: Mapping[str, Any]) -> list[str]:
     verdict = numbers["verdict"]
-    shift, stretch = verdict["tolerance"]
+    level, stretch = verdict["tolerance"]
     slope = "" if stretch is None else f" and a slope within {stretch:.3g} of 1"
     steps = [
-        "The verdict compares the joint likelihood region of calibration intercept and slope (Cox 1958) with a "
-        f"tolerance of {shift:.3g} for the intercept{slope}: calibrated when the 95 % region lies inside, "
-        "miscalibrated when the 96 % region lies outside or when {events} in a tail or stretch of the {scores} are "
-        "beyond any tolerated model at 1 % (Hoeffding 1956).",
+        "The verdict looks at the level (calibration in the large) and the slope of the log-odds (Cox 1958) and at "
+        "ranges of the {scores} (Hoeffding 1956). There is evidence against calibration when one of them rejects it, "
+        "at 2, 2 and 1 %. It is calibrated when the 95 % intervals of level and slope lie within the tolerance, "
+        f"{level:.3g} for the level{slope}, and miscalibrated when a 98 % interval, or a range at 1 %, lies beyond it.",
         _diagram(numbers),
-        f"Intervals of rates are Clopper and Pearson's (1934){_widened(numbers)}; ranges of chance are those of the "
-        "Poisson-binomial distribution, "
-        + ("exact where that is cheap and else " if _plain(numbers) else "widened in the same way, ")
-        + "normal with a correction for skewness (Volkova 1996).",
-        "Intercept, slope and E/O: maximum likelihood and the delta method (Steyerberg 2019; Debray et al. 2017); "
-        "distances of the curve: a restricted cubic spline of the log-odds with "
-        f"{numbers['curve']['bootstrap_samples']} bootstrap samples (Austin and Steyerberg 2019).",
+        f"Intervals of rates are Clopper and Pearson's (1934){_widened(numbers)}; expected ranges are those of the "
+        "Poisson-binomial distribution"
+        + (
+            ", exact where that is cheap and else normal with a correction for skewness (Volkova 1996)."
+            if _plain(numbers)
+            else ", with the variance that weights and groups give."
+        ),
+        "Intercept and slope: maximum likelihood with profile-likelihood intervals; E/O: the delta method (Steyerberg "
+        f"2019; Debray et al. 2017){_dependence(numbers)}; distances of the curve: a restricted cubic spline of the "
+        f"log-odds with {numbers['curve']['bootstrap_samples']} bootstrap samples (Austin and Steyerberg 2019).",
         "Errors: ECE (Naeini, Cooper and Hauskrecht 2015), debiased error (Kumar, Liang and Ma 2019), PDE (Torabian "
         "2023), smECE (Blasiok and Nakkiran 2023), ECCE (Arrieta-Ibarra et al. 2022). AUC: standard error by DeLong, "
         "DeLong and Clarke-Pearson (1988).",
-        "Tests: Spiegelhalter (1986), cumulative differences (Arrieta-Ibarra et al. 2022)"
-        + (", T-Cal (Lee et al. 2023)" if numbers["counts"] else "")
-        + " and, because it is asked for, Hosmer and Lemeshow (1980). Net benefit: Vickers and Elkin (2006).",
     ]
+    if numbers["tests"]:
+        steps.append(
+            "Tests: Spiegelhalter (1986), cumulative differences (Arrieta-Ibarra et al. 2022)"
+            + (", T-Cal (Lee et al. 2023)" if numbers["counts"] else "")
+            + " and, because it is asked for, Hosmer and Lemeshow (1980)."
+        )
+    steps.append("Net benefit: Vickers and Elkin (2006).")
     if numbers["grades"] is not None:
         steps.append("Lights: OeNB and FMA (2004); Jeffreys test: ECB (2019).")
     if verdict["segments"] or verdict["periods"]:
@@ -136,7 +143,16 @@ def _plain(numbers: Mapping[str, Any]) -> bool:
 
 
 def _widened(numbers: Mapping[str, Any]) -> str:
-    return "" if _plain(numbers) else ", approximate at the effective number of {rows}"
+    return "" if _plain(numbers) else ", at the effective number of {rows} (Korn and Graubard 1998)"
+
+
+def _dependence(numbers: Mapping[str, Any]) -> str:
+    if numbers["verdict"]["groups"] is None:
+        return "" if numbers["counts"] else ", with the sandwich variance of the weights"
+    return (
+        ", with the variance between groups, corrected for few of them (CR3, Bell and McCaffrey 2002; degrees of "
+        "freedom by Satterthwaite's method), also for the profile likelihood (Chandler and Bate 2007)"
+    )
 
 
 def _upper(text: str) -> str:

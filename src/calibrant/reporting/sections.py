@@ -37,9 +37,7 @@ def _verdict(numbers: Numbers, style: Style) -> list[Block]:
 
 def headline(verdict: Numbers, style: Style) -> str:
     """The verdict's headline in the style's words; names of segments, which are the user's, are kept."""
-    mean = (verdict["predicted"] + verdict["events"]) / verdict["rows"] / 2.0
-    text = verdict["headline"].replace("of the rarer class", "events" if mean <= 0.5 else "without the event")
-    off = verdict["off_parts"].items()
+    text, off = verdict["headline"], verdict["off_parts"].items()
     names = [_called(verdict[key][place], key) for key, places in off for place in {*places[:1], *places[-1:]}]
     return style.retell(text, keep=sorted(names))
 
@@ -73,25 +71,25 @@ def _groups(numbers: Numbers, style: Style) -> list[Block]:
             count(group["rows"]),
             count(group["events"]),
             amount(group["predicted"]),
-            span(group["chance"][0], group["chance"][1], "count"),
+            UNKNOWN if group["chance"] is None else span(group["chance"][0], group["chance"][1], "count"),
             percent(group["mean_score"], unit=""),
             percent(group["rate"], unit=""),
-            span(group["low"], group["high"], "percent").removesuffix(" %"),
+            UNKNOWN if group["low"] is None else span(group["low"], group["high"], "percent").removesuffix(" %"),
             "–" if group["ratio"] is None else f"{group['ratio']:.2f}",
-            against_chance(group["events"], *group["chance"]),
+            against_chance(group["events"], group["chance"]),
         )
         for group in numbers["groups"]
     ]
     head = (
-        "{score}", "{rows}", "{events}", "predicted", "chance gives", "mean {score}, %", "{rate}, %",
-        "95 % interval, %", "ratio", "against chance",
+        "{score}", "{rows}", "{events}", "predicted", "expected range", "mean {score}, %", "{rate}, %",
+        "95 % interval, %", "ratio", "against expected",
     )  # fmt: skip
     plain = numbers["counts"] and numbers["verdict"]["groups"] is None
     exact = "exact (Clopper-Pearson)" if plain else "approximate (Clopper-Pearson at the effective number of {rows})"
     notes = (
-        f"The interval is that of the rate, {exact}. Ratio: happened over predicted. Chance gives: the middle 95 % of "
-        "what happens when every {score} is right. "
-        f"With {len(rows)} groups, one outside is no surprise by itself.",
+        f"The interval is that of the rate, {exact}. Ratio: observed over predicted. Expected range: the middle 95 % "
+        "of the {events} of a calibrated model. "
+        f"With {len(rows)} lines, one outside is not a surprise by itself.",
     )
     whole = "distinct {score}" if numbers["groups_are"] == "distinct scores" else "groups of about equally many {rows}"
     return [_table(style, f"By {whole}", head, rows, notes)]
@@ -124,13 +122,12 @@ def _recalibration(numbers: Numbers, style: Style) -> list[Block]:
     ]
     notes = [
         "Intercepts and slope are on the log-odds: a positive intercept means that {scores} are too low, a slope below "
-        "1 that they are too extreme. The verdict reads its level at the middle of the {scores} with the slope left "
-        "free, so its number can differ from the first line. Distances are biased upwards, so they have a standard "
-        "error (s.e.) and no interval."
+        "1 that they are too extreme. The first line is the level of the verdict. Distances are biased upwards, so "
+        "they have a standard error (s.e.) and no interval."
     ]
     notes += [style.retell(_ended(note)) for note in dict.fromkeys((*found["notes"], *curve["notes"]))]
     head = ("measure", "estimate", "95 % interval", "ideal")
-    return [_table(style, "What a recalibration would change", head, rows, (*notes, *_clusters(numbers)))]
+    return [_table(style, "What a recalibration would change", head, rows, notes)]
 
 
 def _errors(numbers: Numbers, style: Style) -> list[Block]:
@@ -148,7 +145,9 @@ def _errors(numbers: Numbers, style: Style) -> list[Block]:
     head = ("error", "estimate", "standard error", "a perfect model shows", "at most, 19 times in 20", "in words")
     notes = (
         "No calibration error is 0 in a sample, not even for a perfect model: compare each with what a perfectly "
-        "calibrated model with these {scores} and this many {rows} would show.",
+        "calibrated model with these {scores} and this many {rows} would show."
+        if numbers["rows_in_group"] is None
+        else "What a perfect model would show is not known for groups of dependent {rows}, and left out.",
         *(f"{error['name']}: {_ended(note)}" for error in numbers["errors"] for note in error.get("notes", ())),
     )
     return [_table(style, "Distance from calibration, in units of probability", head, rows, notes)]
@@ -206,6 +205,8 @@ def _decomposition(parts: Numbers, style: Style) -> Table:
 
 
 def _tests(numbers: Numbers, style: Style) -> list[Block]:
+    if not numbers["tests"]:
+        return [style.say("No tests are shown: they take {rows} as independent. The verdict allows for the groups.")]
     rows = [
         (
             _name(test["name"]),
@@ -217,9 +218,8 @@ def _tests(numbers: Numbers, style: Style) -> list[Block]:
         for test in numbers["tests"]
     ]
     notes = (
-        "A large p-value is no proof of calibration: with few {rows} every model passes, with very many none does. "
+        "A large p-value does not prove calibration: with few {rows} every model passes, with very many none does. "
         "Read these beside the size of the errors.",
-        *_clusters(numbers),
     )
     return [
         _table(
@@ -237,8 +237,9 @@ def _segments(numbers: Numbers, style: Style) -> list[Block]:
     if not found:
         return []
     more = len(found) - MOST_SEGMENTS
-    notes = [f"{more:,} more segments, which chance explains better, are in the JSON form of this report."] * (more > 0)
-    return [_scan(found[:MOST_SEGMENTS], "segments", "The least explicable by chance first", style, notes)]
+    notes = [f"{more:,} more segments are in the JSON form of this report."] * (more > 0)
+    caption = "Segments that chance does not explain first, the surest large difference leading"
+    return [_scan(found[:MOST_SEGMENTS], "segments", caption, style, notes)]
 
 
 def _periods(numbers: Numbers, style: Style) -> list[Block]:
@@ -255,16 +256,30 @@ def _scan(found: Iterable[Numbers], key: str, caption: str, style: Style, notes:
             count(part["rows"]),
             amount(part["predicted"]),
             count(part["events"]),
-            span(part["low"], part["high"], "count"),
+            span(part["low"], part["high"], "count") if part["judged"] else UNKNOWN,
             f"{part['events'] / part['predicted']:.2f}" if part["predicted"] else "–",
-            p_value(part["p_value"]),
+            _ratio_interval(part),
+            p_value(part["p_value"]) if part["judged"] else UNKNOWN,
             luck(part),
         )
         for part in found
     ]
-    head = (key.removesuffix("s"), "{rows}", "predicted", "happened", "chance gives", "ratio", "adjusted p", "in words")
-    told = f"Ratio: happened over predicted. p-values are adjusted by Holm's method for the number of {key} looked at."
-    return _table(style, caption, head, rows, (*notes, told))
+    head = (
+        key.removesuffix("s"), "{rows}", "predicted", "observed", "expected range", "ratio", "95 % interval",
+        "adjusted p", "in words",
+    )  # fmt: skip
+    told = [
+        "Ratio: observed over predicted, with its own 95 % interval. p-values are adjusted by Holm's method for the "
+        f"number of {key} looked at."
+    ]
+    if any(not part["judged"] for part in found):
+        told.append(f"With rows of fewer than 10 groups, {key} cannot be judged.")
+    return _table(style, caption, head, rows, (*notes, *told))
+
+
+def _ratio_interval(part: Numbers) -> str:
+    known = part["judged"] and part["ratio_high"] is not None and part["predicted"]
+    return f"{part['ratio_low']:.2f} to {part['ratio_high']:.2f}" if known else "–"
 
 
 def _decisions(numbers: Numbers, style: Style) -> list[Block]:
@@ -355,27 +370,21 @@ def _ended(note: str) -> str:
 def _told_off(verdict: Numbers, key: str) -> str:
     """How many segments or periods chance does not explain, and which: the worst segments, or the last period."""
     parts, noun = verdict[key], key.removesuffix("s")
-    off = [part for part in parts if part["p_value"] <= 0.05]
+    off, unknown = [part for part in parts if part["off"]], sum(not part["judged"] for part in parts)
+    few = f" {unknown:,} cannot be judged, with fewer than 10 groups." if unknown else ""
     if not off:
-        return f"By {noun}: chance explains all {len(parts):,} that were looked at."
+        all_of = "no difference is shown." if unknown else f"chance explains all {len(parts):,} that were looked at."
+        return f"By {noun}: {all_of}{few}"
     beyond = [parts[place] for place in verdict["off_parts"][key]] or off
     named, which = (beyond[:NAMED], "worst") if key == "segments" else (beyond[-1:], "last")
     said = "; ".join(
-        f"{_called(part, key)}, predicted {amount(part['predicted'])}, happened {count(part['events'])}"
+        f"{_called(part, key)}, predicted {amount(part['predicted'])}, observed {count(part['events'])}"
         for part in named
     )
     are = "is" if len(off) == 1 else "are"
-    return f"By {noun}: {len(off):,} of {len(parts):,} {are} off by more than chance explains ({which}: {said})."
+    return f"By {noun}: {len(off):,} of {len(parts):,} {are} off by more than chance explains ({which}: {said}).{few}"
 
 
 def _called(part: Numbers, key: str) -> str:
     """The user's name of one of the segments, or the first and last moment of one of the periods."""
     return f"{part['value']}" if key == "periods" else f"{part['column']} = {part['value']}"
-
-
-def _clusters(numbers: Numbers) -> tuple[str, ...]:
-    """What the reader of independent-row formulas must know when groups were given."""
-    if numbers["verdict"]["clusters"] is None:
-        return ()
-    return ("These formulas take {rows} as independent; only the verdict, the groups by {score}, the segments and the "
-            "periods allow for the groups that were given.",)  # fmt: skip

@@ -5,16 +5,19 @@ tallies of days, shards and workers add up to the tally of the whole, bit for bi
 """
 
 from calibrant.tallies.cells import Cells, Counts
+from calibrant.tallies.clusters import Clusters
 from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, cluster_buckets
-from calibrant.tallies.tally import Resolution, Tally
+from calibrant.tallies.tally import Resolution, Tally, effective_size
 
 __all__ = [
     "CLUSTER_BUCKETS",
     "SEGMENT_GRID",
     "Cells",
+    "Clusters",
     "Counts",
     "GroupedTally",
     "Resolution",
     "Tally",
     "cluster_buckets",
+    "effective_size",
 ]

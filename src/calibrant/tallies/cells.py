@@ -13,7 +13,7 @@ from calibrant.numerics import Floats, Grid, Ints, chunks
 
 Counts = NDArray[np.int64] | NDArray[np.float64]
 
-SUMS = ("n", "events", "offset", "rows", "w2")
+SUMS = ("n", "events", "offset", "rows", "row_events", "w2", "w2_events")
 """Columns that add up when cells merge."""
 
 
@@ -28,9 +28,11 @@ class Cells:
     offset: Counts | None = None
     """Sum of in-cell offsets, on a grid."""
     rows: Ints | None = None
-    """Physical rows, under importance weights; otherwise n says it."""
+    row_events: Ints | None = None
+    """Physical rows, and events among them, under importance weights; otherwise ``n`` and ``events`` are these."""
     w2: Floats | None = None
-    """Sum of squared weights, under importance weights; otherwise n says it."""
+    w2_events: Floats | None = None
+    """Sum of squared weights, of all rows and of events, under importance weights; otherwise ``n`` and ``events``."""
     scores: Floats | None = None
     """Mean score by bin, where a table of bins came with one."""
 
@@ -59,7 +61,8 @@ class Cells:
     def _stated(self, name: str) -> NDArray[Any]:
         """A column, or what it stands for when weights are counts: n rows, each of weight one."""
         value = getattr(self, name)
-        return cast(NDArray[Any], self.n if value is None else value)
+        counted = self.events if name in ("row_events", "w2_events") else self.n
+        return cast(NDArray[Any], counted if value is None else value)
 
 
 def exact_cells(rows: Rows) -> Cells:
@@ -74,7 +77,16 @@ def exact_cells(rows: Rows) -> Cells:
     n, events = segment_sums(weights, starts), segment_sums(weights * labels, starts)
     if rows.counts:
         return Cells(keys, n, events)
-    return Cells(keys, n, events, rows=sizes, w2=segment_sums(weights * weights, starts))
+    squares = weights * weights
+    return Cells(
+        keys,
+        n,
+        events,
+        rows=sizes,
+        row_events=segment_sums(labels.astype(np.int64), starts),
+        w2=segment_sums(squares, starts),
+        w2_events=segment_sums(squares * labels, starts),
+    )
 
 
 def grid_cells(rows: Rows, grid: Grid) -> Cells:
@@ -83,7 +95,7 @@ def grid_cells(rows: Rows, grid: Grid) -> Cells:
     dtype = np.int64 if rows.counts else np.float64
     by_label: NDArray[Any] = np.zeros(2 * size, dtype=dtype)
     offset: NDArray[Any] = np.zeros(size, dtype=dtype)
-    sizes, w2 = np.zeros(size, dtype=np.int64), np.zeros(size)
+    sizes, squares = np.zeros(2 * size, dtype=np.int64), np.zeros(2 * size)
     for part in chunks(len(rows.scores), 1 << 17):
         code, inside = grid.cells(rows.scores[part])
         code += base
@@ -96,12 +108,16 @@ def grid_cells(rows: Rows, grid: Grid) -> Cells:
         np.add.at(by_label, both, weights)
         np.add.at(offset, code, weights * inside)
         if not rows.counts:
-            sizes += np.bincount(code, minlength=size)
-            w2 += np.bincount(code, weights * weights, minlength=size)
+            sizes += np.bincount(both, minlength=2 * size)
+            squares += np.bincount(both, weights * weights, minlength=2 * size)
     n = by_label[0::2] + by_label[1::2]
     keep = np.flatnonzero(n)
     cells = Cells((keep - base).astype(np.int32), n[keep], by_label[1::2][keep], offset=offset[keep])
-    return cells if rows.counts else replace(cells, rows=sizes[keep], w2=w2[keep])
+    if rows.counts:
+        return cells
+    row_events, w2_events = sizes[1::2][keep], squares[1::2][keep]
+    rows_of, w2 = row_events + sizes[0::2][keep], w2_events + squares[0::2][keep]
+    return replace(cells, rows=rows_of, row_events=row_events, w2=w2, w2_events=w2_events)
 
 
 def distinct_starts(ordered: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:

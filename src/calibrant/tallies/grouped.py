@@ -111,11 +111,16 @@ def cluster_buckets(ids: ArrayLike) -> Ints:
     >>> cluster_buckets(["patient-1", "patient-2", "patient-1"]).tolist()
     [62, 89, 62]
     """
+    check_ids(np.asarray(ids))
     names, index = np.unique(np.asarray(ids), return_inverse=True)
-    if names.dtype.kind not in "iuUO":
-        raise InputError(f"cluster ids must be integers or strings, got {names.dtype}: convert them to text first")
     digests = [hashlib.md5(str(name).encode(), usedforsecurity=False).hexdigest() for name in names.tolist()]
     return np.array([int(digest[:8], 16) % CLUSTER_BUCKETS for digest in digests], dtype=np.int64)[index]
+
+
+def check_ids(ids: NDArray[Any]) -> None:
+    """Refuse cluster ids whose text differs from engine to engine."""
+    if ids.dtype.kind not in "iuUO":
+        raise InputError(f"cluster ids must be integers or strings, got {ids.dtype}: convert them to text first")
 
 
 def _take(rows: Rows, index: NDArray[np.intp]) -> Rows:

@@ -228,10 +228,20 @@ class Tally:
 
     @property
     def effective_size(self) -> float:
-        r""":math:`(\sum w)^2 / \sum w^2`; the number of rows when weights are counts."""
-        if self.counts or self.cells.w2 is None:
+        r"""Independent rows of weight one that would show the event rate as precisely as these.
+
+        .. math:: n_{\mathrm{eff}} = \Bigl(\sum_i w_i\Bigr)^2 \frac{\bar y (1 - \bar y)}{\sum_i w_i^2 (y_i - \bar y)^2},
+
+        with weights :math:`w_i` and the weighted event rate :math:`\bar y`: the number of rows when weights are counts,
+        and :math:`(\sum w)^2 / \sum w^2` (Kish) when weights do not depend on the label or there is one class only.
+        Down-sampled negatives, which carry large weights and little information, do not lower it.
+        """
+        cells = self.cells
+        if self.counts or cells.w2 is None:
             return float(self.total)
-        return float(self.n.sum() ** 2 / self.cells.w2.sum())
+        w2, w2_events = cells.w2, cells.w2_events
+        hits = float((w2 * (cells.events / cells.n) if w2_events is None else w2_events).sum())
+        return effective_size(float(self.total), float(self.positives), float(w2.sum()), hits)
 
     def __len__(self) -> int:
         """Number of cells that hold rows."""
@@ -282,15 +292,32 @@ class Tally:
             return self._with(Cells(cells.keys, **whole, offset=offset, scores=cells.scores), counts=True)
         return self.in_effective_rows()
 
-    def in_effective_rows(self, factor: float | None = None) -> Tally:
-        """The same tally with importance weights in the unit in which they add up to the effective size.
+    def in_effective_rows(self) -> Tally:
+        """The same tally with importance weights in the unit in which they add up to the effective size."""
+        return self.scaled(self.effective_size / float(self.total))
 
-        ``factor`` is what weights are multiplied by; a part of a whole takes the whole's.
+    def in_event_rows(self) -> Tally:
+        """The same tally with importance weights in the unit in which events add up to the rows that they are.
+
+        Without an event, in the unit in which all rows do.
         """
+        return self.scaled(self.event_unit)
+
+    @property
+    def event_unit(self) -> float:
+        """What importance weights are multiplied by so that events add up to the rows that they are; 1 for counts."""
+        cells = self.cells
+        if self.counts or cells.rows is None or cells.row_events is None:
+            return 1.0
+        rows, weight = (cells.row_events, self.events) if self.positives else (cells.rows, self.n)
+        return float(rows.sum()) / float(weight.sum())
+
+    def scaled(self, factor: float) -> Tally:
+        """The same tally with importance weights multiplied by a factor; counts stay as they are."""
         if self.counts:
             return self
-        cells, factor = self.cells, self.effective_size / self.total if factor is None else factor
-        powers = {"n": factor, "events": factor, "offset": factor, "w2": factor**2}
+        cells = self.cells
+        powers = {"n": factor, "events": factor, "offset": factor, "w2": factor**2, "w2_events": factor**2}
         scaled: dict[str, Any] = {
             name: getattr(cells, name) * power for name, power in powers.items() if getattr(cells, name) is not None
         }
@@ -440,6 +467,23 @@ class Tally:
             f"Tally({self.total:,} {unit}, {self.positives:,} events{cells}, "
             f"{self._resolution_text()}, kind={self.kind!r})"
         )
+
+
+def effective_size(total: float, events: float, w2: float, w2_events: float) -> float:
+    """:attr:`Tally.effective_size` from sums of weights and of their squares, of all rows and of events.
+
+    Examples
+    --------
+    >>> effective_size(10.0, 4.0, 10.0, 4.0)  # weights of one
+    10.0
+    >>> round(effective_size(100 + 20 * 500, 100, 100 + 400 * 500, 100))  # 500 negatives stand for 10,000
+    8474
+    """
+    rate = events / total
+    variance = w2_events * (1.0 - rate) ** 2 + (w2 - w2_events) * rate**2
+    if not 0.0 < rate < 1.0 or not variance > 0.0:
+        return total**2 / w2
+    return total**2 * rate * (1.0 - rate) / variance
 
 
 def _check_range(scores: Floats, kind: Kind, grid: Grid) -> None:

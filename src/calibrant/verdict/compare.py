@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from calibrant.arrays import CalibrantWarning, InputError, Rows, check_rows
+from calibrant.metrics.variance import Spread, between
 from calibrant.numerics import Floats, logit
-from calibrant.tallies import cluster_buckets
 from calibrant.verdict.check import judge
 from calibrant.verdict.decision import TOLERANCE
-from calibrant.verdict.evidence import evidence_of_rows
+from calibrant.verdict.evidence import evidence_of_rows, without_single_groups
+from calibrant.verdict.figures import signed_percent
 from calibrant.verdict.verdict import Verdict, plain
 
-Buckets = NDArray[np.int64] | None
-"""Cluster bucket of each row, where groups were given."""
+MOST_MAPS = 20
+"""Scores that rise with the old ones in at most this many parts come from cross-fitted maps, not another model."""
+
+LOOKED_AT = 20_000
+"""Rows, evenly spaced in the order of the old scores, that are looked at for that."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Difference:
     low: float
     high: float
     lower_is_better: bool = True
+    maps: int = 1
+    """Increasing maps of the old scores that the new ones consist of, where they are several, else 1."""
 
     @property
     def change(self) -> float:
@@ -41,21 +47,26 @@ class Difference:
     @property
     def words(self) -> str:
         """Better, worse, or no visible change."""
+        if self.maps > 1:
+            return (
+                f"not comparable: the new scores come from {self.maps} maps (cross-fitted), each of which keeps the "
+                "old order"
+            )
         if not np.isfinite(self.low):
             return "too few rows to tell"
         if self.low <= 0.0 <= self.high or not np.isfinite(self.change):
-            return "no change that can be seen"
+            return "no significant change"
         return "better" if (self.change < 0.0) == self.lower_is_better else "worse"
 
     def __str__(self) -> str:
         """One line."""
         digits = _digits(self.change, self.high - self.low)
-        share = f", {100 * self.change / self.old:+.2g} %" if self.old > 0.0 else ""
+        share = f", {signed_percent(self.change / self.old)}" if self.old > 0.0 else ""
         if not np.isfinite(self.low):
             return f"{self.name}: {self.old:.4f} to {self.new:.4f}: {self.words}"
         return (
             f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+.{digits}f}{share}; "
-            f"95 % interval {self.low:+.{digits}f} to {self.high:+.{digits}f}): {self.words}"
+            f"95 % CI {self.low:+.{digits}f} to {self.high:+.{digits}f}): {self.words}"
         )
 
 
@@ -116,6 +127,7 @@ def compare(
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
+    y_new: ArrayLike | None = None,
     thresholds: ArrayLike = (0.5,),
     groups: ArrayLike | None = None,
     weights: Literal["importance", "counts"] = "importance",
@@ -127,12 +139,18 @@ def compare(
 
     Differences are of paired rows, with Student's intervals from what each row adds to the difference: its loss less
     the mean, or its placement among the other class (DeLong, DeLong and Clarke-Pearson 1988). With ``groups`` these are
-    summed by cluster bucket; importance weights count by their effective size. Scores of exactly 0 and 1 enter the log
-    loss at the clamp of the log-odds, 2^-32. No finite-sample guarantee; with fewer than about twenty groups or events
-    intervals are too short. Needs rows: two tallies do not say which rows belong together. Cost: two sorts.
+    summed by group, as in :func:`~calibrant.metrics.variance.spread_of`; importance weights enter squared. Scores of
+    exactly 0 and 1 enter the log loss at the clamp of the log-odds, 2^-32. No finite-sample guarantee; with fewer than
+    about twenty events intervals are too short. Needs rows: two tallies do not say which rows belong together. Cost:
+    two sorts.
 
     Parameters
     ----------
+    y
+        Outcomes of the rows. Both models must predict this same event.
+    y_new
+        Outcomes of the new model, where each model has its own, such as whether its answer to a question was right;
+        rows are still paired.
     thresholds
         Policy thresholds: for each, how many rows fall on the other side under the new scores, and how many of those
         are events.
@@ -146,9 +164,10 @@ def compare(
     >>> change.new.state, change.differences[0].words
     ('calibrated', 'better')
     """
+    outcomes = (y, y if y_new is None else y_new)
     old, new = (
-        _read(name, scores, y, sample_weight, weights, groups, positive)
-        for name, scores in (("scores_old", scores_old), ("scores_new", scores_new))
+        without_single_groups(_read(name, scores, labels, sample_weight, weights, groups, positive))
+        for name, scores, labels in zip(("scores_old", "scores_new"), (scores_old, scores_new), outcomes, strict=True)
     )
     if len(old.scores) != len(new.scores):
         raise InputError(
@@ -159,14 +178,13 @@ def compare(
         raise InputError("thresholds must be probabilities between 0 and 1")
     impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
     loss = "Log loss, scores kept 2^-32 off 0 and 1" if impossible else "Log loss"
-    buckets = None if old.groups is None else cluster_buckets(old.groups)
     return Change(
         old=judge(evidence_of_rows(old, random_state=random_state), tolerance),
         new=judge(evidence_of_rows(new, random_state=random_state), tolerance),
         differences=(
-            _paired(loss, _log_losses(old), _log_losses(new), old, buckets),
-            _paired("Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, old, buckets),
-            *_ranking(old, new, buckets),
+            _paired(loss, _log_losses(old), _log_losses(new), old),
+            _paired("Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, old),
+            *_ranking(old, new),
         ),
         crossings=tuple(_crossing(float(level), old, new) for level in levels),
     )
@@ -187,42 +205,74 @@ def _log_losses(rows: Rows) -> Floats:
     return np.asarray(np.logaddexp(0.0, (1.0 - 2.0 * rows.labels) * logit(rows.scores)))
 
 
-def _paired(name: str, old: Floats, new: Floats, rows: Rows, buckets: Buckets) -> Difference:
+def _paired(name: str, old: Floats, new: Floats, rows: Rows) -> Difference:
+    """The difference of two mean losses of the same rows."""
     w = _weights(rows)
     means = [float((w * values).sum() / w.sum()) for values in (old, new)]
-    influence = (new - old - (means[1] - means[0])) / w.sum()
-    return _difference(name, means[0], means[1], influence, rows, buckets)
+    return _difference(name, means[0], means[1], (new - old - (means[1] - means[0])) / w.sum(), rows)
 
 
-def _ranking(old: Rows, new: Rows, buckets: Buckets) -> tuple[Difference, ...]:
+def _ranking(old: Rows, new: Rows) -> tuple[Difference, ...]:
     """The difference of AUC; none with one class."""
-    events, w = old.labels == 1, _weights(old)
-    if events.all() or not events.any():
+    if any(rows.labels.min() == rows.labels.max() for rows in (old, new)):
         return ()
-    placements = [_placements(rows.scores, events, w) for rows in (old, new)]
-    areas = [float((w * placed)[events].sum() / w[events].sum()) for placed in placements]
+    (before, of_old), (after, of_new) = _area(old), _area(new)
+    maps = _maps(old.scores, new.scores) if np.array_equal(old.labels, new.labels) else 1
+    return (_difference("AUC", before, after, of_new - of_old, old, lower_is_better=False, maps=maps),)
+
+
+def _area(rows: Rows) -> tuple[float, Floats]:
+    """AUC, and what each row adds to it."""
+    events, w = rows.labels == 1, _weights(rows)
+    placed = _placements(rows.scores, events, w)
+    area = float((w * placed)[events].sum() / w[events].sum())
     influence = np.empty(len(w))
     for mine, sign in ((events, 1.0), (~events, -1.0)):
-        difference = sign * (placements[1] - placements[0])[mine]
-        influence[mine] = (difference - (w[mine] * difference).sum() / w[mine].sum()) / w[mine].sum()
-    return (_difference("AUC", areas[0], areas[1], influence, old, buckets, lower_is_better=False),)
+        own = sign * placed[mine]
+        influence[mine] = (own - (w[mine] * own).sum() / w[mine].sum()) / w[mine].sum()
+    return area, influence
 
 
 def _difference(
-    name: str, old: float, new: float, influence: Floats, rows: Rows, buckets: Buckets, lower_is_better: bool = True
+    name: str, old: float, new: float, influence: Floats, rows: Rows, lower_is_better: bool = True, maps: int = 1
 ) -> Difference:
-    """The interval from what each row, or each cluster bucket, adds to the difference; Student's law."""
+    """The interval from what each row, or each group, adds to the difference; Student's distribution."""
     w = _weights(rows)
-    if buckets is not None:
-        sums = np.bincount(buckets, w * influence)
-        variance, size = float((sums**2).sum()), float(len(np.unique(buckets)))
+    squares = (w if rows.counts else w * w) * influence**2
+    if rows.groups is not None:
+        code = np.unique(rows.groups, return_inverse=True)[1]
+        sizes = np.bincount(code, w) if rows.counts else np.zeros(code.max() + 1)
+        sums, parts = (np.bincount(code, each).astype(np.float64) for each in (w * influence, squares))
+        spread = between(sums, parts, sizes == 1.0, np.bincount(code, w))
     else:
-        variance = float(((w if rows.counts else w * w) * influence**2).sum())
         size = float(w.sum() if rows.counts else w.sum() ** 2 / (w * w).sum())
-    if size < 2.0:
-        return Difference(name, old, new, -np.inf, np.inf, lower_is_better)
-    half = float(special.stdtrit(size - 1.0, 0.975) * np.sqrt(variance * size / (size - 1.0)))
-    return Difference(name, old, new, new - old - half, new - old + half, lower_is_better)
+        if size < 2.0:
+            return Difference(name, old, new, -np.inf, np.inf, lower_is_better, maps)
+        spread = Spread(float(squares.sum()) * size / (size - 1.0), size - 1.0)
+    half = spread.quantile(0.95) * spread.sd
+    return Difference(name, old, new, new - old - half, new - old + half, lower_is_better, maps)
+
+
+def _maps(old: Floats, new: Floats) -> int:
+    """Number of increasing maps of the old scores that the new ones consist of; 1 where they are too many to be that.
+
+    Rows in the order of the old scores split into as many rising sequences as the longest falling one is long (Dilworth
+    1950). Cross-fitting makes one for each fold; another model makes about the square root of the rows.
+    """
+    order = np.lexsort((new, old))
+    taken = order[np.unique(np.linspace(0, len(order) - 1, min(LOOKED_AT, len(order))).astype(np.intp))]
+    if len(taken) < 4 * MOST_MAPS**2:
+        return 1
+    ends: list[float] = []  # the longest falling sequence, by patience: rising sequences end at these values, negated
+    for value in (-new[taken]).tolist():
+        place = bisect_left(ends, value)
+        if place == len(ends):
+            if place == MOST_MAPS:
+                return 1
+            ends.append(value)
+        else:
+            ends[place] = value
+    return len(ends)
 
 
 def _weights(rows: Rows) -> Floats:

@@ -1,28 +1,71 @@
-"""Which of the three states, and why."""
+"""What the rows establish: evidence against calibration, and whether the model is within or beyond the tolerance."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from calibrant.arrays import InputError
+from calibrant.metrics.chance import Chance
+from calibrant.metrics.likelihood import Parameter, Parameters
+from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.tallies import Tally
 from calibrant.verdict.evidence import Evidence
-from calibrant.verdict.inflation import FEWEST_CLUSTERS, cluster_inflation, weight_inflation
-from calibrant.verdict.likelihood import Box, Comparison, Likelihood, compare_with_box, critical_value
-from calibrant.verdict.outlook import more_labels
-from calibrant.verdict.shape import Misfit, worst_misfit
-from calibrant.verdict.verdict import State
+from calibrant.verdict.outlook import Rule, more_labels
+from calibrant.verdict.shape import Misfit, Tolerance, worst_misfit
+
+State = Literal["calibrated", "miscalibrated", "off", "cannot tell"]
 
 TOLERANCE = (0.2, 0.2)
+
 INSIDE = 0.95
-"""Confidence of the region that must lie within the tolerance before a model is called calibrated."""
+"""Confidence of the intervals of level and slope that must lie within the tolerance before it is called kept."""
 
-ALPHA_REGION, ALPHA_SHAPE = 0.04, 0.01
-"""How the 5 % chance of calling a tolerable model miscalibrated is shared between the two ways to be so."""
+ALPHA_LEVEL, ALPHA_SLOPE, ALPHA_SHAPE = 0.02, 0.02, 0.01
+"""How the 5 % chance of a wrong statement against a model is shared among level, slope and ranges of the scores."""
 
-MOST_CELLS = 1 << 16
+RULE = Rule(INSIDE, 1.0 - ALPHA_LEVEL, 1.0 - ALPHA_SLOPE)
+
+
+@dataclass(frozen=True)
+class Against:
+    """Tests of perfect calibration: p-values of level and slope, and the most misfitting range of the scores."""
+
+    level: float
+    slope: float
+    shape: Misfit | None
+    """The most misfitting range of scores, if its adjusted p-value is at most 1 %."""
+
+    @property
+    def by_level(self) -> bool:
+        """Whether the number of events is not what the scores predict."""
+        return self.level <= ALPHA_LEVEL
+
+    @property
+    def by_slope(self) -> bool:
+        """Whether the scores are too extreme, or not extreme enough."""
+        return self.slope <= ALPHA_SLOPE
+
+    @property
+    def found(self) -> bool:
+        """Whether perfect calibration is excluded; at most 5 % of calibrated models are called so."""
+        return self.by_level or self.by_slope or self.shape is not None
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What is shown to be beyond the tolerance; at most 5 % of tolerable models are called so."""
+
+    level: bool
+    slope: bool
+    shape: Misfit | None
+
+    @property
+    def found(self) -> bool:
+        """Whether anything is."""
+        return self.level or self.slope or self.shape is not None
 
 
 @dataclass(frozen=True)
@@ -30,69 +73,97 @@ class Decision:
     """The state and what it rests on; the fields that :class:`Verdict` shares are described there."""
 
     state: State
-    likelihood: Likelihood
-    box: Box
-    comparison: Comparison | None
-    """None with one class only."""
-    misfit: Misfit | None
-    by_region: bool
-    off: bool
+    parameters: Parameters
+    tolerance: Tolerance
+    chance: Chance
+    against: Against
+    beyond: Beyond
+    within: bool
     at_ends: tuple[float, float]
     only_ends: bool
-    inflation: float
-    clusters: int | None
+    few_groups: bool
     more_labels: int | None
 
 
 def decide(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Decision:
-    """Compare the likelihood region of shift and stretch with the tolerance, and tails with what it explains."""
-    box_shift, box_stretch = check_tolerance(tolerance)
-    tally = evidence.tally
-    if len(tally) > MOST_CELLS and tally.resolution == "exact":
-        tally = tally.coarsen(10)
-    likelihood = Likelihood(tally)
-    box = Box(box_shift, box_stretch / min(likelihood.spread, 1.0) if likelihood.spread > 0.0 else np.inf)
-    clusters = None if evidence.clusters is None else _count(len(evidence.clusters))
-    comparison = compare_with_box(likelihood, box) if 0 < tally.positives < tally.total else None
-    inflation = weight_inflation(tally, likelihood)
-    if comparison is not None and evidence.clusters is not None:
-        inflation = cluster_inflation(evidence.clusters, likelihood, comparison.best)
-    parameters = 1 if likelihood.spread == 0.0 else 2
-    inside = critical_value(INSIDE, parameters, clusters) * inflation
-    outside = critical_value(1.0 - ALPHA_REGION, parameters, clusters) * inflation
-    misfit = worst_misfit(likelihood, box, evidence.clusters)
+    """Compare level, slope and ranges of the scores with perfect calibration and with the tolerance."""
+    tally, data = evidence.tally, evidence.clusters or evidence.tally
+    parameters = Parameters.of(data)
+    limits = _limits(parameters, check_tolerance(tolerance))
+    chance = Chance.of(data)
+    few = evidence.clusters is not None and evidence.clusters.size < FEWEST_CLUSTERS
     at_ends, only_ends = _at_ends(tally), bool(np.isin(tally.scores, (0.0, 1.0)).all())
+    if few or only_ends or parameters.level is None:
+        against, beyond, within = Against(1.0, 1.0, None), Beyond(False, False, None), False
+    else:
+        against = _against(evidence, parameters, chance)
+        beyond = _beyond(evidence, parameters, limits)
+        within = _within(parameters, limits)
     state: State = "cannot tell"
-    by_region = off = False
-    if comparison is None or misfit is None or misfit.p_value > ALPHA_SHAPE:
-        misfit = None
-    if comparison is not None:
-        by_region = comparison.to_box > outside
-        off = likelihood.deviance(0.0, 0.0) - comparison.best.deviance > inside
-        if by_region or misfit is not None or (only_ends and any(at_ends)):
-            state = "miscalibrated"
-        elif box.holds(comparison.best) and comparison.to_edge > inside:
-            state = "calibrated"
+    if beyond.found or (only_ends and any(at_ends)):
+        state = "miscalibrated"
+    elif within:
+        state = "calibrated"
+    elif against.found:
+        state = "off"
     needed = None
-    if state == "cannot tell" and not only_ends:
-        needed = more_labels(likelihood, box, comparison, inside / inflation, outside / inflation, inflation)
-    return Decision(
-        state, likelihood, box, comparison, misfit, by_region, off, at_ends, only_ends, inflation, clusters, needed
-    )
+    if state in ("off", "cannot tell") and not only_ends and not few:
+        needed = more_labels(parameters, limits, RULE, physical_rows(tally))
+    return Decision(state, parameters, limits, chance, against, beyond, within, at_ends, only_ends, few, needed)
+
+
+def _limits(parameters: Parameters, tolerance: tuple[float, float]) -> Tolerance:
+    spread = parameters.likelihood.spread
+    return Tolerance(tolerance[0], tolerance[1] / min(spread, 1.0) if spread > 0.0 else np.inf)
+
+
+def _against(evidence: Evidence, parameters: Parameters, chance: Chance) -> Against:
+    level, slope = parameters.level, parameters.slope
+    plain = evidence.clusters is None and evidence.tally.counts
+    total = chance.p_value(float(evidence.tally.positives)) if plain or level is None else level.p_value(0.0)
+    shape = worst_misfit(parameters.likelihood, Tolerance(0.0, 0.0), evidence)
+    return Against(total, 1.0 if slope is None else slope.p_value(1.0), _if_sure(shape))
+
+
+def _beyond(evidence: Evidence, parameters: Parameters, limits: Tolerance) -> Beyond:
+    level = _outside(parameters.level, 0.0, limits.level, 1.0 - ALPHA_LEVEL)
+    slope = _outside(parameters.slope, 1.0, limits.slope, 1.0 - ALPHA_SLOPE)
+    return Beyond(level, slope, _if_sure(worst_misfit(parameters.likelihood, limits, evidence)))
+
+
+def _within(parameters: Parameters, limits: Tolerance) -> bool:
+    pairs = ((parameters.level, 0.0, limits.level), (parameters.slope, 1.0, limits.slope))
+    return all(parameter is None or _inside(parameter, ideal, limit) for parameter, ideal, limit in pairs)
+
+
+def _inside(parameter: Parameter, ideal: float, limit: float) -> bool:
+    low, high = parameter.interval(INSIDE)
+    return ideal - limit <= low and high <= ideal + limit
+
+
+def _outside(parameter: Parameter | None, ideal: float, limit: float, confidence: float) -> bool:
+    if parameter is None:
+        return False
+    low, high = parameter.interval(confidence)
+    return low > ideal + limit or high < ideal - limit
+
+
+def _if_sure(misfit: Misfit | None) -> Misfit | None:
+    return misfit if misfit is not None and misfit.p_value <= ALPHA_SHAPE else None
+
+
+def physical_rows(tally: Tally) -> float:
+    """Rows, whatever they weigh."""
+    rows = tally.cells.rows
+    return float(tally.total if tally.counts or rows is None else rows.sum())
 
 
 def check_tolerance(tolerance: tuple[float, float]) -> tuple[float, float]:
     """Two positive numbers, or one sentence."""
     pair = np.asarray(tolerance, dtype=np.float64)
     if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0.0).all()):
-        raise InputError(f"tolerance must be two positive numbers, for intercept and slope, got {tolerance!r}")
+        raise InputError(f"tolerance must be two positive numbers, for level and slope, got {tolerance!r}")
     return float(pair[0]), float(pair[1])
-
-
-def _count(clusters: int) -> int:
-    if clusters < FEWEST_CLUSTERS:
-        raise InputError(f"groups has {clusters} clusters: at least {FEWEST_CLUSTERS} are needed to see their spread")
-    return clusters
 
 
 def _at_ends(tally: Tally) -> tuple[float, float]:

@@ -10,17 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
-from calibrant.calibrators.folds import FOLDS, joined, periods_of, random_folds, shuffled
-from calibrant.numerics import Grid
-from calibrant.tallies import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, Tally, cluster_buckets
-from calibrant.verdict.inflation import between_buckets
-from calibrant.verdict.segments import Spreads
+from calibrant.calibrators.folds import Folds, periods_of
+from calibrant.metrics.variance import Spread, between
+from calibrant.numerics import Floats, Grid
+from calibrant.tallies import SEGMENT_GRID, Clusters, GroupedTally, Tally
+from calibrant.tallies.grouped import check_ids
 
 Columns = Mapping[str, NDArray[Any]]
 
-MOST_ROWS = 1 << 17
+MOST_ROWS = 1 << 16
 """More rows than this are counted on the grid of 65,536 cells, where scores that agree to a thousandth share a cell;
 segments and periods of them on about 1,000 cells."""
+
+
+NO_FOLDS = Folds(())
+"""Nothing can be set apart."""
 
 
 @dataclass(frozen=True)
@@ -50,73 +54,117 @@ NOT_SEEN = Seen()
 
 
 @dataclass(frozen=True)
+class Part:
+    """How the events of a segment or a period vary between clusters, and how many clusters have rows there."""
+
+    spread: Spread
+    clusters: int
+
+
+Parts = Mapping[str, Mapping[Any, Part]]
+"""By column and value."""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Tallies of probabilities: all rows, and the same rows cut in the ways that the questions need."""
 
     tally: Tally
-    folds: tuple[Tally, ...] = ()
-    forward: bool = False
-    clusters: GroupedTally | None = None
+    folds: Folds = NO_FOLDS
+    clusters: Clusters | None = None
+    """The rows by their groups; by hash bucket of the groups where an engine counted them."""
     segments: Mapping[str, GroupedTally] = field(default_factory=dict)
     periods: GroupedTally | None = None
     period_ends: Mapping[Any, Any] = field(default_factory=dict)
-    """Last moment of each period, by its first."""
+    """Last timestamp of each period, by its first."""
     groups: int | None = None
-    """Distinct groups behind the cluster buckets."""
-    spreads: Spreads | None = None
-    period_spreads: Spreads | None = None
-    """With groups: how events vary between cluster buckets, by segment and by period."""
+    """Distinct groups."""
+    parts: Parts | None = None
+    period_parts: Parts | None = None
+    """With groups: how events vary between clusters, by segment and by period."""
     notes: tuple[str, ...] = ()
     seen: Seen = NOT_SEEN
     """Whether the map that the scores passed through was fitted to these rows."""
 
 
 def evidence_of_rows(
-    rows: Rows, segments: Mapping[str, NDArray[Any]] | None = None, said: tuple[str, ...] = (), *, random_state: int = 0
+    rows: Rows, segments: Columns | None = None, said: tuple[str, ...] = (), *, random_state: int = 0
 ) -> Evidence:
     """Tallies of checked rows of probabilities, by their groups, their time and the given segments."""
-    rows = _in_effective_rows(rows)
+    rows = in_event_rows(without_single_groups(rows))
     grid, part = (Grid(), SEGMENT_GRID) if len(rows.scores) > MOST_ROWS else (None, None)
-    tally = Tally.from_rows(rows, grid)
-    buckets = None if rows.groups is None else cluster_buckets(rows.groups)
-    clusters = None if buckets is None else _grouped(rows, buckets, grid)
+    clusters = None if rows.groups is None else Clusters.of_rows(rows, grid)
+    tally = Tally.from_rows(rows, grid) if clusters is None else clusters.tally
     starts, ends = (None, {}) if rows.time is None else periods_of(rows.time, rows.weights)
     periods = None if starts is None else _grouped(rows, starts, part)
-    if periods is not None:
-        folds, forward = tuple(periods.values()), True
-    elif clusters is not None:
-        folds, forward = joined(clusters), False
-    elif tally.counts:
-        folds, forward = random_folds(tally, random_state), False
-    else:
-        folds, forward = tuple(_grouped(rows, shuffled(rows, FOLDS, random_state), grid).values()), False
+    folds = (
+        Folds.of_rows(rows, grid=grid, random_state=random_state) if periods is None else forward_folds(periods, tally)
+    )
     by = {name: _grouped(rows, column, part) for name, column in (segments or {}).items()}
-    groups = None if rows.groups is None else len(np.unique(rows.groups))
-    spreads = period_spreads = None
-    if buckets is not None:
-        spreads = {name: _spreads(rows, column, buckets) for name, column in (segments or {}).items()}
-        period_spreads = {} if starts is None else {"time": _spreads(rows, starts, buckets)}
-    notes = (*rows.notes[1:], *said)
-    return Evidence(tally, folds, forward, clusters, by, periods, ends, groups, spreads, period_spreads, notes)
+    found = period_found = None
+    if clusters is not None:
+        found = {name: _parts(rows, column, clusters) for name, column in (segments or {}).items()}
+        period_found = {} if starts is None else {"time": _parts(rows, starts, clusters)}
+    return Evidence(
+        tally,
+        folds,
+        clusters,
+        by,
+        periods,
+        ends,
+        None if clusters is None else clusters.size,
+        found,
+        period_found,
+        (*rows.other_notes, *said),
+    )
 
 
-def _in_effective_rows(rows: Rows) -> Rows:
-    """Importance weights in the unit in which they add up to the effective size."""
+def in_event_rows(rows: Rows) -> Rows:
+    """Importance weights in the unit in which events add up to the rows that they are (all rows, without an event)."""
     if rows.counts or rows.weights is None:
         return rows
-    weights = rows.weights / float(rows.weights.max())  # so that squares neither overflow nor vanish
-    return replace(rows, weights=weights * float(weights.sum() / (weights * weights).sum()))
+    if rows.weights.min() == rows.weights.max():  # equal weights say nothing
+        return replace(rows, weights=None, counts=True)
+    counted = rows.labels == 1 if rows.labels.any() else np.ones(len(rows.labels), dtype=bool)
+    unit = float(counted.sum()) / float(rows.weights[counted].sum())
+    return replace(rows, weights=rows.weights.astype(np.float64) * unit)
 
 
-def _spreads(rows: Rows, column: NDArray[Any], buckets: NDArray[np.int64]) -> dict[Any, tuple[float, int]]:
-    """Variance of each value's events between cluster buckets, around its own ratio, and the buckets it has."""
-    values, index = np.unique(column, return_inverse=True)
-    place, size = index * CLUSTER_BUCKETS + buckets, len(values) * CLUSTER_BUCKETS
+def forward_folds(periods: GroupedTally, whole: Tally) -> Folds:
+    """Periods, each judged by what was fitted to those before it; weights in the unit of the whole's effective size."""
+    unit = whole.effective_size / float(whole.total)
+    return Folds(tuple(period.scaled(unit) for period in periods.values()), forward=True)
+
+
+def without_single_groups(rows: Rows) -> Rows:
+    """Groups that hold one row each say nothing: such rows are independent."""
+    if rows.groups is None:
+        return rows
+    check_ids(rows.groups)
+    total = len(rows.groups) if rows.weights is None or not rows.counts else int(rows.weights.sum())
+    return replace(rows, groups=None) if len(np.unique(rows.groups)) == total else rows
+
+
+def _parts(rows: Rows, column: NDArray[Any], clusters: Clusters) -> dict[Any, Part]:
+    """By value of a column: the spread of its events between clusters."""
+    values, value = np.unique(column, return_inverse=True)
+    pairs, place = np.unique(value * clusters.size + clusters.cluster, return_inverse=True)
     w = np.ones(len(place)) if rows.weights is None else rows.weights.astype(np.float64)
-    sums = [np.bincount(place, part, minlength=size) for part in (w, w * rows.labels, w * rows.scores)]
-    total, events, predicted = (part.reshape(len(values), CLUSTER_BUCKETS) for part in sums)
-    variance, filled = between_buckets(total, events, predicted)
-    return dict(zip(values.tolist(), zip(variance.tolist(), filled.tolist(), strict=True), strict=True))
+    s = rows.scores
+    sums = np.array([np.bincount(place, each, len(pairs)) for each in (w, w * rows.labels, w * s, w * s * (1.0 - s))])
+    starts = np.searchsorted(pairs // clusters.size, np.arange(len(values) + 1))
+    return {
+        name: part_of(*sums[:, starts[j] : starts[j + 1]], counts=rows.counts) for j, name in enumerate(values.tolist())
+    }
+
+
+def part_of(n: Floats, events: Floats, predicted: Floats, variance: Floats, *, counts: bool) -> Part:
+    """The spread of the events of one part, from sums by cluster, around its own ratio of observed to predicted."""
+    due = float(predicted.sum())
+    ratio = float(events.sum()) / due if due > 0.0 else 1.0
+    there = n > 0.0
+    alone = n[there] == 1.0 if counts else np.zeros(int(there.sum()), dtype=bool)
+    return Part(between((events - ratio * predicted)[there], variance[there], alone), int(there.sum()))
 
 
 def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:

@@ -12,16 +12,16 @@ import narwhals as nw
 import numpy as np
 
 from calibrant.arrays import InputError, Kind
-from calibrant.calibrators.folds import PERIODS, cut_time, joined, random_folds
+from calibrant.calibrators.folds import PERIODS, Folds, cut_time, deal
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import apply, fresh_name, on_local_clock, plain_names, read_frame
 from calibrant.engine.frames import tally, totals
 from calibrant.export.document import Calibration
 from calibrant.maps import LogitAffineMap
 from calibrant.numerics import Floats, Grid
-from calibrant.tallies import CLUSTER_BUCKETS, GroupedTally, Tally
-from calibrant.verdict.evidence import NOT_SEEN, UNSEEN, Evidence, Seen
-from calibrant.verdict.inflation import between_buckets
+from calibrant.tallies import CLUSTER_BUCKETS, Clusters, GroupedTally, Tally
+from calibrant.verdict.decision import physical_rows
+from calibrant.verdict.evidence import NO_FOLDS, NOT_SEEN, UNSEEN, Evidence, Part, Seen, forward_folds, part_of
 
 FINE = Grid()
 """Cells of the whole and of the cluster buckets, which are cut where the whole is cut."""
@@ -33,7 +33,7 @@ CUTS = ("1d", "1h", "1m", "1s")
 """Timestamps are cut to the first of these that leaves twice as many moments as there are periods."""
 
 TOO_LARGE = "a frame of this size is seen as counts on a grid"
-NO_FOLDS = (
+NO_GAIN = (
     "the gain from recalibration was not measured: importance weights in a frame of this size are seen as sums only, "
     "unless time= or groups= says how to set rows apart"
 )
@@ -75,8 +75,8 @@ class Engine:
         return cast(GroupedTally, tally(self.frame, self.score, self.label, **keys, **self.options))
 
     def sums(self, **keys: Any) -> dict[Any, Floats]:
-        """By the first key: rows, events and predicted events in each cluster bucket."""
-        made: dict[Any, Floats] = defaultdict(lambda: np.zeros((3, CLUSTER_BUCKETS)))
+        """By the first key: rows, events, predicted events and their variance in each cluster bucket."""
+        made: dict[Any, Floats] = defaultdict(lambda: np.zeros((4, CLUSTER_BUCKETS)))
         names, *columns = totals(self.frame, self.score, self.label, **keys, **self.options)
         for (value, bucket), *sums in zip(names, *(column.tolist() for column in columns), strict=True):
             made[value][:, bucket] += sums
@@ -98,43 +98,41 @@ def evidence_of_frame(
     options = {"sample_weight": roles.sample_weight, "weights": weights, "positive": positive}
     engine = Engine(frame, score, roles.label, options)
     whole = engine.whole()
-    factor = None if whole.counts else whole.effective_size / float(whole.total)
-    segments = {name: _scaled(engine.parts(by=name), factor) for name in roles.by}
-    clusters = None if roles.groups is None else _scaled(engine.parts(groups=roles.groups, grid=FINE), factor)
+    groups = None if roles.groups is None else _count_distinct(frame, roles.groups)
+    by_group = None if groups is None or groups == physical_rows(whole) else roles.groups  # else single rows
+    unit = whole.event_unit
+    segments = {name: _scaled(engine.parts(by=name), unit) for name in roles.by}
+    buckets = None if by_group is None else _scaled(engine.parts(groups=by_group, grid=FINE), unit)
     time = None if roles.time is None else _tallied_moments(engine, roles.time)
-    periods = Periods.of(time[1], factor) if time is not None else None
+    periods = Periods.of(_scaled(time[1], unit)) if time is not None else None
+    folds = NO_FOLDS
     if periods is not None:
-        folds, forward = tuple(periods.tallies.values()), True
-    elif clusters is not None:
-        folds, forward = joined(clusters), False
-    else:
-        folds, forward = random_folds(whole, random_state) if whole.counts else (), False
-    notes = () if folds else (NO_FOLDS,)
-    spreads = period_spreads = None
-    if roles.groups is not None:
-        spreads = {name: _spreads(engine.sums(by=name, groups=roles.groups), factor) for name in roles.by}
-        period_spreads = {}
+        folds = forward_folds(periods.tallies, whole.in_event_rows())
+    elif buckets is not None:
+        worth = whole.effective_size / (float(whole.total) * unit)
+        dealt = tuple(part for part in deal([each.scaled(worth) for each in buckets.values()]) if part)
+        folds = Folds(tuple(reduce(Tally.__add__, part) for part in dealt), clusters=dealt)
+    elif whole.counts:
+        folds = Folds.at_random(whole, random_state=random_state)
+    parts = period_parts = None
+    if by_group is not None:
+        parts = {name: _parts(engine.sums(by=name, groups=by_group), unit) for name in roles.by}
+        period_parts = {}
         if time is not None and periods is not None:
-            sums = engine.sums(groups=roles.groups, **time[0])
-            period_spreads = {"time": _spreads(periods.added(sums), factor)}
+            period_parts = {"time": _parts(periods.added(engine.sums(groups=by_group, **time[0])), unit)}
     return Evidence(
-        whole.in_effective_rows(),
+        whole.in_event_rows(),
         folds,
-        forward,
-        clusters,
+        None if buckets is None else Clusters.of_buckets(buckets),
         segments,
         None if periods is None else periods.tallies,
         {} if periods is None else periods.ends,
-        None if roles.groups is None else _count_distinct(frame, roles.groups),
-        spreads,
-        period_spreads,
-        notes,
+        None if by_group is None else groups,
+        parts,
+        period_parts,
+        () if folds.parts else (NO_GAIN,),
         NOT_SEEN if calibration is None or calibration.provenance is None else Seen(unseen=UNSEEN.format(TOO_LARGE)),
     )
-
-
-def _scaled(tallies: GroupedTally, factor: float | None) -> GroupedTally:
-    return GroupedTally({key: each.in_effective_rows(factor) for key, each in tallies.items()})
 
 
 def _as_probabilities(frame: Any, score: str, kind: Kind | None, calibration: Calibration | None) -> tuple[Any, str]:
@@ -162,7 +160,7 @@ class Periods:
     """First moment of the period of each moment."""
 
     @classmethod
-    def of(cls, moments: GroupedTally, factor: float | None) -> Periods:
+    def of(cls, moments: GroupedTally) -> Periods:
         """Neighbouring moments joined."""
         names = sorted(moments)
         rows = np.array([float(moments[name].total) for name in names])
@@ -172,7 +170,7 @@ class Periods:
         for name in names:
             parts[stretch[name]].append(moments[name])
         tallies = GroupedTally({start: reduce(Tally.__add__, each) for start, each in parts.items()})
-        return cls(_scaled(tallies, factor), dict(zip(first.tolist(), last.tolist(), strict=True)), stretch)
+        return cls(tallies, dict(zip(first.tolist(), last.tolist(), strict=True)), stretch)
 
     def added(self, sums: Mapping[Any, Floats]) -> dict[Any, Floats]:
         """Sums by moment as sums by period."""
@@ -211,11 +209,13 @@ def _rows_of(rows: Rows) -> int:
 # ---------------------------------------------------------------------------------------------------- clusters
 
 
-def _spreads(sums: Mapping[Any, Floats], factor: float | None) -> dict[Any, tuple[float, int]]:
-    """Variance of each value's events between cluster buckets, around its own ratio, and the buckets it has."""
-    scale = 1.0 if factor is None else factor
-    made = {value: between_buckets(*(scale * each)) for value, each in sums.items()}
-    return {value: (float(variance), int(filled)) for value, (variance, filled) in made.items()}
+def _parts(sums: Mapping[Any, Floats], unit: float) -> dict[Any, Part]:
+    """How each value's events vary between cluster buckets; a bucket is not a single row, even where it holds one."""
+    return {value: part_of(*(unit * each), counts=False) for value, each in sums.items()}
+
+
+def _scaled(tallies: GroupedTally, unit: float) -> GroupedTally:
+    return GroupedTally({key: each.scaled(unit) for key, each in tallies.items()})
 
 
 def _count_distinct(frame: Any, name: str) -> int:

@@ -1,107 +1,81 @@
-"""About how many more labels settle the question."""
+"""About how many more labels settle the question, if the model is off by as much as it seems."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import special
 
+from calibrant.metrics.likelihood import Parameters
 from calibrant.numerics import Floats
-from calibrant.verdict.likelihood import Box, Comparison, Likelihood, critical_value
+from calibrant.verdict.shape import Tolerance
 
-DRAWS = 400
-SETTLED = 0.9
-"""Chance of a decision that the number of labels is chosen for; rounding and small samples cost some of it."""
+DRAWS = 2_000
+SETTLED = 0.87
+"""Share of repeated samples, at the estimated level and slope, that the number of labels is chosen to settle."""
 
-MOST = 1e6
-"""Times as many labels as there are now, beyond which the answer is "never"."""
-
-FEW_EVENTS = 8
-"""Below so many rows of either class the present estimate says nothing about where the next will be."""
+MOST = 200.0
+"""Times as many labels as there are now, beyond which the answer is that no realistic number settles it."""
 
 
-def more_labels(
-    likelihood: Likelihood, box: Box, comparison: Comparison | None, inside: float, outside: float, inflation: float
-) -> int | None:
-    r"""Labels to add until a decision is likely, whichever of the plausible truths holds; None if no number helps.
+@dataclass(frozen=True)
+class Rule:
+    """Confidence of the intervals that decide: inside the tolerance, and of level and slope outside it."""
 
-    The truths considered are a calibrated model and models off by twice the tolerance in shift or stretch, each kept
-    if the present data do not exclude it at 99 %. For each, the estimate after r times as many new labels is normal:
-    the present estimate and a new one, weighted by their information. The smallest r for which nine tenths of such
-    estimates decide is taken. If all are excluded, the model is off by about the tolerance, and no number is given.
+    inside: float
+    outside_level: float
+    outside_slope: float
+
+
+def more_labels(parameters: Parameters, limits: Tolerance, rule: Rule, rows: float) -> int | None:
+    r"""Labels to add so that a sample of that size decides in about nine of ten cases; None if no number helps.
+
+    The truth is taken to be the estimated level and slope. In a sample of r times the present rows the estimates are
+    normal around them, with the present covariance over r; r is the smallest for which 87 % of such samples lie within
+    or beyond the tolerance. Weights and clusters enter by the variances that they give; ``rows`` are the present ones.
     """
-    rows, events = float(likelihood.n.sum()), float(likelihood.events.sum())
-    parameters = 1 if likelihood.spread == 0.0 else 2
-    truths = [(0.0, 0.0), *((sign * 2 * box.shift, 0.0) for sign in (-1.0, 1.0))]
-    if parameters == 2:
-        truths += [(0.0, sign * 2 * box.stretch) for sign in (-1.0, 1.0)]
-    now = None
-    if comparison is not None and min(events, rows - events) >= FEW_EVENTS:
-        limit = comparison.best.deviance + critical_value(0.99, parameters) * inflation
-        plausible = [truth for truth in truths if likelihood.deviance(*truth) <= limit]
-        if not plausible:
-            return None
-        truths = plausible
-        now = np.array([comparison.best.shift, comparison.best.stretch])
-    ratios = np.geomspace(0.05, MOST, 256)
-    needed = 0
-    for truth in truths:
-        chance = _chance_of_decision(likelihood, box, truth, now, inside, outside, inflation, parameters)
-        needed = bisect_left(ratios, SETTLED, lo=needed, key=chance)
-        if needed == len(ratios):
-            return None
-    return round_up(float(ratios[needed]) * rows)
+    if parameters.level is None:
+        return None
+    centre, covariance = _joint(parameters)
+    half = np.array([limits.level, limits.slope])[: len(centre)]
+    noise = np.random.default_rng(0).standard_normal((DRAWS, len(centre)))
+    draws = np.einsum("ij,dj->di", _root(covariance), noise)
+    se = np.sqrt(np.diag(covariance))
+    inside = float(special.ndtri((1.0 + rule.inside) / 2.0))
+    outside = special.ndtri((1.0 + np.array([rule.outside_level, rule.outside_slope])) / 2.0)[: len(centre)]
+    ratios = np.geomspace(1.02, MOST, 400)
+
+    def settled(ratio: float) -> float:
+        off, error = np.abs(centre + draws / np.sqrt(ratio)), se / np.sqrt(ratio)
+        within = (off + inside * error <= half).all(axis=1)
+        beyond = (off - outside * error > half).any(axis=1)
+        return float((within | beyond).mean())
+
+    place = bisect_left(ratios, SETTLED, key=settled)
+    if place == len(ratios):
+        return None
+    return round_up((float(ratios[place]) - 1.0) * rows)
 
 
-def _chance_of_decision(
-    likelihood: Likelihood,
-    box: Box,
-    truth: tuple[float, float],
-    now: Floats | None,
-    inside: float,
-    outside: float,
-    inflation: float,
-    parameters: int,
-) -> Callable[[float], float]:
-    """Chance of a decision, as a function of the ratio of new labels to present ones, under one truth."""
-    keep = slice(0, parameters)
-    noise = np.random.default_rng(0).standard_normal((DRAWS, parameters))
-    half, target = np.array([box.shift, box.stretch])[keep], np.array(truth)[keep]
-    fresh = likelihood.information(*truth)[keep, keep] / inflation
-    draws = np.einsum("ij,dj->di", np.linalg.cholesky(np.linalg.inv(fresh)), noise)
-    present = fresh if now is None else likelihood.information(now[0], now[1])[keep, keep] / inflation
-
-    def chance(ratio: float) -> float:
-        total = present + ratio * fresh
-        if now is None:  # nothing is known yet: all labels count as new
-            estimate = target + draws / np.sqrt(1.0 + ratio)
-        else:
-            pull = np.einsum("ij,j->i", present, now[keep])
-            pull = pull + ratio * np.einsum("ij,dj->di", fresh, target + draws / np.sqrt(ratio))
-            estimate = np.einsum("ij,dj->di", np.linalg.inv(total), pull)
-        return float(_decides(estimate, total, half, inside, outside).mean())
-
-    return chance
+def _joint(parameters: Parameters) -> tuple[Floats, Floats]:
+    """Distance of level and slope from perfect calibration, and their covariance."""
+    level, slope, likelihood = parameters.level, parameters.slope, parameters.likelihood
+    assert level is not None
+    if slope is None or not np.isfinite(slope.value):
+        return np.array([level.value]), np.array([[level.spread.variance]])
+    p = likelihood.shifted(level.value, 0.0)
+    v = likelihood.n * p * (1.0 - p)
+    across = float((v * likelihood.distance).sum()) / float(np.sqrt(v.sum() * (v * likelihood.distance**2).sum()))
+    cross = across * level.se * slope.se
+    covariance = np.array([[level.spread.variance, cross], [cross, slope.spread.variance]])
+    return np.array([level.value, slope.value - 1.0]), covariance
 
 
-def _decides(estimate: Floats, information: Floats, half: Floats, inside: float, outside: float) -> NDArray[np.bool_]:
-    """Whether each estimate's quadratic region lies inside the box of half-widths ``half`` or misses it."""
-    margin = half - np.abs(estimate)
-    variance = np.diag(np.linalg.inv(information))
-    calibrated = (margin > np.sqrt(inside * variance)).all(axis=1)
-    if len(half) == 1:
-        return np.asarray(calibrated | (-margin[:, 0] > np.sqrt(outside * variance[0])))
-    distance = np.full(len(estimate), np.inf)
-    for j, other in ((0, 1), (1, 0)):
-        for sign in (-1.0, 1.0):
-            side = sign * half[j] - estimate[:, j]
-            across = estimate[:, other] - information[j, other] / information[other, other] * side
-            across = np.clip(across, -half[other], half[other]) - estimate[:, other]
-            step = np.column_stack([side, across] if j == 0 else [across, side])
-            distance = np.minimum(distance, np.einsum("di,ij,dj->d", step, information, step))
-    return np.asarray(calibrated | ((margin < 0.0).any(axis=1) & (distance > outside)))
+def _root(covariance: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def round_up(labels: float) -> int:

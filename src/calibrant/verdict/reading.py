@@ -14,11 +14,11 @@ from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_row
 from calibrant.arrays.columns import refuse_names, score_and_label
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.sides import side_column
-from calibrant.calibrators.folds import random_folds
+from calibrant.calibrators.folds import Folds
 from calibrant.maps.base import by_name
 from calibrant.numerics import expit
 from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict.evidence import MOST_ROWS, NOT_SEEN, Columns, Evidence, evidence_of_rows
+from calibrant.verdict.evidence import MOST_ROWS, NO_FOLDS, NOT_SEEN, Columns, Evidence, evidence_of_rows
 
 if TYPE_CHECKING:
     from calibrant.verdict.through import Through
@@ -115,9 +115,11 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Throu
         raise InputError("the tally is empty: there is nothing to judge")
     segments = {}
     if isinstance(given, GroupedTally):
-        segments = {"group": GroupedTally({key: each.in_effective_rows() for key, each in given.items()})}
-    folds = parts or (random_folds(tally, random_state) if tally.counts else ())
-    return Evidence(tally.in_effective_rows(), folds, segments=segments, seen=seen)
+        segments = {"group": GroupedTally({key: each.scaled(tally.event_unit) for key, each in given.items()})}
+    folds = Folds(parts) if parts else NO_FOLDS
+    if not parts and tally.counts:
+        folds = Folds.at_random(tally, random_state=random_state)
+    return Evidence(tally.in_event_rows(), folds, segments=segments, seen=seen)
 
 
 def _as_probabilities(rows: Rows) -> Rows:

@@ -1,7 +1,8 @@
-"""Segments that are off, with luck removed."""
+"""Segments and periods that are off, with luck removed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,20 +10,39 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from calibrant.metrics.chance import Chance
-from calibrant.metrics.multiplicity import holm
-from calibrant.tallies import GroupedTally
-from calibrant.verdict.inflation import FEWEST_IN_PART
+from calibrant.metrics.chance import Chance, Units
+from calibrant.metrics.multiplicity import holm_log
+from calibrant.metrics.variance import FEWEST_CLUSTERS
+from calibrant.tallies import GroupedTally, Tally
+from calibrant.verdict.evidence import Part, Parts
+from calibrant.verdict.figures import amount, p_text
+
+CONFIDENCE = 0.95
+"""Of the expected range and of the interval of the ratio, one part at a time."""
+
+ALPHA = 0.05
+"""Adjusted p-value up to which chance does not explain a part."""
+
+CHANCE_CELLS = 160
+"""Cells on which the distribution of a part's events is computed: its mean is exact, its variance to a thousandth."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One value of one column: what was predicted there, what happened, and whether chance explains it.
+    """One value of one column: events predicted and observed there, and whether chance explains the difference.
 
-    ``p_value`` is adjusted by Holm's method over all segments of all columns: for independent rows that count alike,
-    the chance that even one segment of a calibrated model falls below 5 % is at most 5 %, however the columns overlap.
-    With importance weights or clusters it is approximate; a segment with rows from fewer than ten cluster buckets is
-    never said to be off.
+    Attributes
+    ----------
+    low, high
+        Expected range: the central 95 % of the events of a calibrated model.
+    ratio_low, ratio_high
+        95 % interval of observed over predicted events, for this segment alone.
+    p_value
+        Adjusted by Holm's method over all segments of all columns: for independent rows that count alike, the chance
+        that even one segment of a calibrated model falls below 5 % is at most 5 %, however the columns overlap. With
+        importance weights or clusters it is approximate. NaN where the segment cannot be judged.
+    clusters
+        With groups: how many of them have rows here. With fewer than ten the segment cannot be judged.
     """
 
     column: str
@@ -32,65 +52,105 @@ class Segment:
     predicted: float
     low: float
     high: float
+    ratio_low: float
+    ratio_high: float
     p_value: float
+    clusters: int | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether there are groups enough to see how they differ here."""
+        return self.clusters is None or self.clusters >= FEWEST_CLUSTERS
+
+    @property
+    def off(self) -> bool:
+        """Whether chance does not explain it, after the correction for all that were looked at."""
+        return self.judged and self.p_value <= ALPHA
+
+    @property
+    def bound(self) -> float:
+        """How far the ratio is from 1 at least, in logarithms: the near end of its interval; 0 where that holds 1."""
+        return max(math.log(self.ratio_low) if self.ratio_low > 0.0 else -math.inf, -math.log(self.ratio_high), 0.0)
 
     def beyond(self, tolerance: float) -> bool:
-        """Whether chance does not explain it and happened over predicted is off by more than the tolerated odds."""
-        if self.p_value > 0.05:
+        """Whether chance does not explain it and observed over predicted is off by more than the tolerated odds."""
+        if not self.off:
             return False
         if not (self.events > 0.0 and self.predicted > 0.0):
             return True
-        return bool(abs(np.log(self.events / self.predicted)) > tolerance)
+        return bool(abs(math.log(self.events / self.predicted)) > tolerance)
 
     def __str__(self) -> str:
         """One line."""
-        side = "low" if self.events > self.predicted else "high"
-        size = f"too {side}, {self.predicted / self.events:.2g} times what happened" if self.events else f"too {side}"
-        luck = "could be chance" if self.p_value > 0.05 else "not chance"
-        return (
-            f"{self.column} = {self.value}: {size} (predicted {self.predicted:,.0f}, happened {self.events:,.0f}, "
-            f"chance {self.low:,.0f} to {self.high:,.0f}; {luck}, adjusted p {tell_p(self.p_value)})"
+        counts = (
+            f"predicted {amount(self.predicted)}, observed {amount(self.events)}, expected range "
+            f"{amount(self.low)} to {amount(self.high)}"
         )
+        name = f"{self.column} = {self.value}"
+        if not self.judged:
+            return f"{name}: cannot be judged, {self.clusters} group{'' if self.clusters == 1 else 's'} ({counts})"
+        if not self.off:
+            return f"{name}: could be chance ({counts}; adjusted p {p_text(self.p_value)})"
+        side = "low" if self.events > self.predicted else "high"
+        ratio = f"observed / predicted {self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
+        ends = f"95 % CI {self.ratio_low:.2f} to {self.ratio_high:.2f}" if ratio else ""
+        return f"{name}: too {side}, {ratio}{ends} ({counts}; adjusted p {p_text(self.p_value)})"
 
 
-Spreads = Mapping[str, Mapping[Any, tuple[float, int]]]
-"""By column and value: variance of the events between cluster buckets, and how many buckets hold rows."""
+def scan_segments(
+    columns: Mapping[str, GroupedTally], parts: Parts | None = None, units: Units | None = None
+) -> tuple[Segment, ...]:
+    """Every segment: those that chance does not explain first, the surest large effect leading; then the others.
 
-
-def scan_segments(columns: Mapping[str, GroupedTally], spreads: Spreads | None = None) -> tuple[Segment, ...]:
-    """Every segment, the least explicable by chance first; with ``spreads``, by Student's law over cluster buckets."""
-    found, p_values = [], []
+    ``parts`` says how events vary between clusters; ``units`` are the mean weights of an event and of another row.
+    """
+    found, logs = [], []
     for column, tallies in columns.items():
         for value, tally in tallies.items():
-            chance, events = Chance.of(tally), float(tally.positives)
-            p_value, ends = chance.p_value(events), chance.interval(0.95)
-            if spreads is not None:
-                p_value, ends = _between_clusters(chance, events, *spreads[column][value])
-            p_values.append(p_value)
-            found.append(Segment(column, value, float(tally.total), events, chance.mean, *ends, 1.0))
-    adjusted = holm(np.array(p_values))
-    far = [abs(np.log((each.events + 0.5) / (each.predicted + 0.5))) for each in found]
-    order = np.lexsort((-np.array(far), np.array(p_values)))
-    return tuple(replace(found[place], p_value=float(adjusted[place])) for place in order)
+            part = None if parts is None else parts[column][value]
+            segment, log_p = _segment(column, value, tally, part, units)
+            found.append(segment)
+            logs.append(log_p if segment.judged else math.nan)
+    adjusted = np.exp(holm_log(np.array(logs)))
+    found = [replace(each, p_value=float(p)) for each, p in zip(found, adjusted, strict=True)]
+    luck = dict(zip(map(id, found), logs, strict=True))
+
+    def rank(segment: Segment) -> tuple[bool, bool, float, float]:
+        return not segment.off, not segment.judged, -segment.bound if segment.off else 0.0, luck[id(segment)]
+
+    return tuple(sorted(found, key=rank))
 
 
-def _between_clusters(
-    chance: Chance, events: float, variance: float, buckets: int
-) -> tuple[float, tuple[float, float]]:
-    if buckets < FEWEST_IN_PART:
-        return 1.0, (0.0, chance.total)
-    sd = float(np.sqrt(max(variance, chance.variance)))
-    half = sd * float(special.stdtrit(buckets - 1, 0.975))
-    p_value = 2.0 * float(special.stdtr(buckets - 1, -abs(events - chance.mean) / sd)) if sd > 0.0 else 1.0
-    return p_value, (max(chance.mean - half, 0.0), min(chance.mean + half, chance.total))
+def _segment(column: str, value: Any, tally: Tally, part: Part | None, units: Units | None) -> tuple[Segment, float]:
+    small = tally
+    if len(tally) > CHANCE_CELLS and tally.resolution != "bins":
+        small = tally.coarsen(2)
+    n = np.asarray(small.n, dtype=np.float64)
+    chance = Chance(
+        small.scores, n, units=None if tally.counts else units, spread=None if part is None else part.spread
+    )
+    events = float(tally.positives)
+    ends = chance.interval(CONFIDENCE)
+    z = float(special.ndtri((1.0 + CONFIDENCE) / 2.0)) if part is None else part.spread.quantile(CONFIDENCE)
+    ratios = ratio_interval(events, chance.mean, chance.variance, z)
+    clusters = None if part is None else part.clusters
+    segment = Segment(column, value, float(tally.total), events, chance.mean, *ends, *ratios, math.nan, clusters)
+    return segment, chance.log_p_value(events)
 
 
-def tell_p(p_value: float) -> str:
-    """A p-value as people write it.
+def ratio_interval(events: float, predicted: float, variance: float, z: float) -> tuple[float, float]:
+    r"""Interval of observed over predicted: ratios r with :math:`(O - r E)^2 \le z^2 r V`.
+
+    E and V are the mean and the variance of the events of a calibrated model; those of a rare event scale with r. It
+    needs no iteration, never leaves the positive numbers, and holds 0 where no event was observed.
 
     Examples
     --------
-    >>> tell_p(0.0321), tell_p(1e-9)
-    ('= 0.032', '< 0.0001')
+    >>> [round(end, 3) for end in ratio_interval(10.0, 10.0, 10.0, 1.96)]
+    [0.543, 1.841]
     """
-    return "< 0.0001" if p_value < 1e-4 else f"= {p_value:.2g}"
+    if not predicted > 0.0:
+        return (0.0, math.inf)
+    half = events * predicted + z * z * variance / 2.0
+    root = math.sqrt(max(half * half - (events * predicted) ** 2, 0.0))
+    return max(half - root, 0.0) / predicted**2, (half + root) / predicted**2

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from calibrant.metrics.chance import units_of
+from calibrant.metrics.likelihood import Likelihood
+from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, spread_of
 from calibrant.numerics import Floats
-from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict.inflation import FEWEST_IN_PART, between_buckets
-from calibrant.verdict.likelihood import Box, Likelihood
+from calibrant.tallies import Clusters
+from calibrant.verdict.evidence import Evidence
 
 TAILS = (0.01, 0.05, 0.20)
 STRETCHES = ((0.2, 0.4), (0.4, 0.6), (0.6, 0.8))
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What level and slope may be off by."""
+
+    level: float
+    slope: float
 
 
 @dataclass(frozen=True)
@@ -36,40 +44,62 @@ class Misfit:
         return self.events > self.predicted
 
 
-def worst_misfit(likelihood: Likelihood, box: Box, clusters: GroupedTally | None = None) -> Misfit | None:
-    r"""The stretch of scores whose events are hardest to explain by any tolerated shift and stretch.
+def worst_misfit(likelihood: Likelihood, tolerance: Tolerance, evidence: Evidence) -> Misfit | None:
+    r"""The range of scores whose events are hardest to explain by any tolerated level and slope.
 
-    A tolerated model moves the log-odds of a score at distance :math:`|x - c|` from the centre by at most
-    :math:`\tau_a + \tau_d |x - c|`. With every row moved that far, the number of events in a stretch is a sum of
+    A tolerated model moves the log-odds of a score at distance :math:`|x - c|` from the center by at most
+    :math:`\tau_a + \tau_d |x - c|`. With every row moved that far, the number of events in a range is a sum of
     independent Bernoulli variables; beyond its mean by one, its tail is at most that of the binomial distribution with
     the same mean (Hoeffding 1956, Theorem 5), and one event is at most as likely as the sum of the probabilities.
-    Bonferroni pays for looking at tails of 1, 5 and 20 % on either side, three stretches between, and both directions.
-    The stretches are chosen from the scores alone.
+    Bonferroni pays for looking at tails of 1, 5 and 20 % on either side, three ranges between, and both directions.
+    The ranges are chosen from the scores alone.
 
     Guarantee: each p-value is valid in finite samples, for every tolerated model and independent rows that count alike.
-    With weights, rows and events are divided by the stretch's own design effect; with clusters, Student's law over the
-    buckets takes the place of the binomial one. Both are approximate.
+    With importance weights, rows and events are divided by the range's design effect; with clusters, Student's
+    distribution over clusters takes the place of the binomial one. Both are approximate.
     """
     score = np.asarray(special.expit(likelihood.log_odds))
     ranges = _ranges(likelihood.n, score)
     if not ranges:
         return None
-    reach = box.shift + (0.0 if likelihood.spread == 0.0 else box.stretch * np.abs(likelihood.distance))
+    reach = tolerance.level + (0.0 if likelihood.spread == 0.0 else tolerance.slope * np.abs(likelihood.distance))
     high, low = (special.expit(likelihood.log_odds + by) for by in (reach, -reach))
-    spreads = _cluster_spreads(likelihood, ranges, clusters)
+    units = None if evidence.tally.counts else units_of(evidence.tally)
     found = []
-    for (where, start, stop), spread in zip(ranges, spreads, strict=True):
+    for where, start, stop in ranges:
         part = slice(start, stop)
-        n, events = likelihood.n[part], float(likelihood.events[part].sum())
-        rows, most, least, due = (float((n * p[part]).sum()) for p in (np.ones_like(score), high, low, score))
-        if spread is None:
-            effect = max(1.0, float((likelihood.w2[part] * score[part]).sum()) / due) if due > 0.0 else 1.0
+        n, s, events = likelihood.n[part], score[part], float(likelihood.events[part].sum())
+        rows, most, least, due = (float((n * p).sum()) for p in (np.ones_like(s), high[part], low[part], s))
+        if evidence.clusters is not None:
+            spread = _spread(evidence.clusters, score, start, stop)
+            p = 1.0 if spread is None else spread.p_value(max(events - most, least - events, 0.0) / spread.sd) / 2.0
+        else:
+            effect = 1.0 if units is None else _design_effect(n, s, *units)
             m, k = rows / effect, events / effect
             p = min(_at_least(k, m, most / rows), _at_least(m - k, m, 1.0 - least / rows))
-        else:
-            p = spread.tail(max(events - most, least - events))
         found.append(Misfit(where, rows, events, due, min(1.0, p * 2 * len(ranges))))
     return min(found, key=lambda misfit: misfit.p_value)
+
+
+def _design_effect(n: Floats, s: Floats, hit: float, miss: float) -> float:
+    """By how much weights raise the variance of the events of a calibrated model."""
+    variance = n * s * (1.0 - s)
+    whole = float(variance.sum())
+    return float((variance * (hit * (1.0 - s) + miss * s)).sum()) / whole if whole > 0.0 else max(hit, miss)
+
+
+def _spread(clusters: Clusters, score: Floats, start: int, stop: int) -> Spread | None:
+    """How the events of a range vary between clusters, around its own ratio; never less than independent rows would."""
+    inside = np.zeros(len(score), dtype=bool)
+    inside[start:stop] = True
+    part = clusters.within(inside)
+    predicted, events = float((part.n * score[part.cell]).sum()), float(part.events.sum())
+    if part.size < FEWEST_CLUSTERS or not predicted > 0.0:
+        return None
+    ratio = events / predicted
+    spread = spread_of(part, 1.0 - ratio * score, -ratio * score, score * (1.0 - score))
+    independent = float((part.n * score[part.cell] * (1.0 - score[part.cell])).sum())
+    return Spread(max(spread.variance, independent, 1e-12), spread.df)
 
 
 def _at_least(k: float, m: float, p: float) -> float:
@@ -83,45 +113,6 @@ def _at_least(k: float, m: float, p: float) -> float:
 
 Range = tuple[str, int, int]
 """Name, first cell and the cell after the last."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Standard deviation of a stretch's events, as cluster buckets show it, and how many buckets hold rows."""
-
-    sd: float
-    buckets: int
-
-    def tail(self, excess: float) -> float:
-        """Chance of an excess at least as large, by Student's law; 1 where too few buckets could say."""
-        if self.buckets < FEWEST_IN_PART or not self.sd > 0.0:
-            return 1.0
-        return float(special.stdtr(self.buckets - 1, -excess / self.sd))
-
-
-def _cluster_spreads(
-    likelihood: Likelihood, ranges: list[Range], clusters: GroupedTally | None
-) -> list[Spread] | list[None]:
-    if clusters is None:
-        return [None] * len(ranges)
-    starts, stops = (np.array([each[end] for each in ranges]) for end in (1, 2))
-    by_bucket = np.array([_range_sums(tally, likelihood.keys, starts, stops) for tally in clusters.values()])
-    return [_between_buckets(*by_bucket[:, :, place].T) for place in range(len(ranges))]
-
-
-def _range_sums(tally: Tally, keys: NDArray[Any], starts: NDArray[Any], stops: NDArray[Any]) -> Floats:
-    """Rows, events and predictions of one bucket in each stretch."""
-    place = np.searchsorted(keys, tally.cells.keys)
-    columns = np.array([tally.n, tally.events, tally.n * tally.scores], dtype=np.float64)
-    upto = np.concatenate([np.zeros((3, 1)), np.cumsum(columns, axis=1)], axis=1)
-    return np.asarray(upto[:, np.searchsorted(place, stops)] - upto[:, np.searchsorted(place, starts)])
-
-
-def _between_buckets(rows: Floats, events: Floats, predicted: Floats) -> Spread:
-    """How events vary between buckets, around the stretch's own ratio; never less than independent rows would."""
-    variance, filled = between_buckets(rows, events, predicted)
-    total, hits = float(rows.sum()), float(events.sum())
-    return Spread(float(np.sqrt(max(float(variance), hits * (1.0 - hits / total)))), int(filled))
 
 
 def _ranges(n: Floats, scores: Floats) -> list[Range]:

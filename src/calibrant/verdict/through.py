@@ -79,7 +79,7 @@ class Through:
         if not kept.any():
             raise InputError("the calibration gives no row a probability: are its groups those of these rows?")
         why = (NOT_AGAIN,) if overlap is not None and overlap.whole and _by_segment(self.calibration) else ()
-        notes = ("", *rows.notes, *_left_out(kept), *why)  # the first is about the kind of the scores, told by nobody
+        notes = (*rows.other_notes, *_left_out(kept), *why)
         made = Rows(
             scores=np.asarray(again[kept], dtype=np.float64),
             labels=rows.labels[kept],

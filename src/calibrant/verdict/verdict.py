@@ -1,4 +1,4 @@
-"""The verdict as a value: three states, and the words for them."""
+"""The verdict as a value: four states, what they rest on, and the words for them."""
 
 from __future__ import annotations
 
@@ -10,34 +10,39 @@ from typing import Any, Literal
 
 import numpy as np
 
+from calibrant.verdict.decision import ALPHA_LEVEL, Against, Beyond, State
+from calibrant.verdict.figures import amount, between, digits_apart, p_text, percent
 from calibrant.verdict.gain import Gain
 from calibrant.verdict.outlook import round_up
-from calibrant.verdict.segments import Segment, tell_p
+from calibrant.verdict.segments import Segment
 from calibrant.verdict.shape import Misfit
 
-State = Literal["calibrated", "miscalibrated", "cannot tell"]
+Size = Literal["within", "beyond", "unsettled"]
 
-HEADLINES: dict[State, str] = {
-    "calibrated": "CALIBRATED",
-    "miscalibrated": "MISCALIBRATED",
-    "cannot tell": "CANNOT TELL YET",
+COLORS: dict[State, str] = {
+    "calibrated": "#009E73",
+    "miscalibrated": "#D55E00",
+    "off": "#D55E00",
+    "cannot tell": "#E69F00",
 }
-
-COLOURS: dict[State, str] = {"calibrated": "#009E73", "miscalibrated": "#D55E00", "cannot tell": "#E69F00"}
 
 SHOWN_SEGMENTS = 5
 REBALANCED = 3.0
-"""Mean prediction over base rate from which on the hint asks about rebalanced training."""
+"""Mean prediction over base rate from which the hint asks about rebalanced training."""
+
+TRAINED_ON = 1.5
+"""Slope from which the hint asks whether these are training rows."""
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """An estimate with its 95 % profile-likelihood interval and standard error."""
+class Number:
+    """An estimate with its 95 % profile-likelihood interval, standard error and p-value of perfect calibration."""
 
     value: float
     low: float
     high: float
     se: float
+    p_value: float
 
 
 @dataclass(frozen=True)
@@ -47,31 +52,38 @@ class Verdict:
     Attributes
     ----------
     state
-        ``"calibrated"``, ``"miscalibrated"`` or ``"cannot tell"``.
-    rows, events, predicted, chance
-        Rows, events that happened, events predicted (the sum of the scores), and the central 95 % of what chance gives
-        when every score is right.
-    intercept, slope
-        Of the log-odds; the intercept at ``center``, the middle of the scores. None where the data do not define them.
+        ``"calibrated"``: shown to be within the tolerance. ``"miscalibrated"``: shown to be beyond it. ``"off"``:
+        chance does not explain the difference, and whether it is beyond the tolerance is not settled. ``"cannot
+        tell"``: neither evidence against calibration nor enough for it.
+    against
+        Tests of perfect calibration: ``.level``, ``.slope`` (p-values), ``.shape`` (the most misfitting range of
+        scores, if any), and ``.found``, whether any of them rejects.
+    beyond
+        What is shown to be beyond the tolerance: ``.level``, ``.slope``, ``.shape``, ``.found``.
+    rows, events, predicted, expected
+        Rows, observed events and the sum of the scores, and the central 95 % of the events of a calibrated model.
+        Importance weights are in the unit in which events add up to the rows that they are.
+    row_count
+        Rows, whatever they weigh.
+    level
+        Log-odds by which all scores would have to be shifted for the predicted events to equal the observed ones
+        (calibration in the large). None with one class.
+    slope
+        Of the log-odds; below 1 the scores are too extreme. None where the data do not define it.
     tolerance
-        What intercept and slope may be off by, as it was applied.
-    misfit
-        The tail or stretch that no tolerated model explains, when there is one.
-    by_region
-        Whether the joint region of intercept and slope lies outside the tolerance.
-    off
-        Whether perfect calibration is excluded at 95 %, tolerated or not.
+        What level and slope may be off by, as it was applied.
     only_ends
         Whether every score is exactly 0 or 1: classes, not probabilities.
     gain
         Cross-fitted log loss before and after recalibration.
     more_labels
-        About how many more labels would probably settle it; None when it is settled, or when no number would.
+        About how many more labels would settle it in about nine of ten samples, if level and slope are what they seem;
+        None when it is settled, or when no realistic number would.
     segments, periods
-        What was predicted and what happened: segments with the least explicable by chance first, stretches of time in
-        their order.
-    inflation, clusters, groups
-        By how much weights and clusters widen the region; number of hash buckets of clusters, and of distinct groups.
+        Predicted and observed: segments that chance does not explain first, periods in their order.
+    groups, few_groups, effective_rows
+        Number of groups of dependent rows; whether they are too few to see how groups differ; independent rows that
+        would show the level as precisely.
     ranking
         Area under the ROC curve.
     in_sample, overlap, crossfitted
@@ -80,33 +92,41 @@ class Verdict:
     """
 
     state: State
+    against: Against
+    beyond: Beyond
     rows: float
     events: float
+    row_count: float
     counts: bool
     predicted: float
-    chance: tuple[float, float]
-    intercept: Parameter | None
-    slope: Parameter | None
-    center: float
+    expected: tuple[float, float]
+    level: Number | None
+    slope: Number | None
     tolerance: tuple[float, float]
-    misfit: Misfit | None
-    by_region: bool
-    off: bool
     only_ends: bool
     gain: Gain | None
     forward: bool
     more_labels: int | None
     segments: tuple[Segment, ...]
     periods: tuple[Segment, ...]
-    inflation: float
-    clusters: int | None
     groups: int | None
+    few_groups: bool
+    effective_rows: float
     ranking: float | None
     at_ends: tuple[float, float]
     notes: tuple[str, ...]
     in_sample: bool | None = None
     overlap: float | None = None
     crossfitted: bool = False
+
+    def __bool__(self) -> bool:
+        """Refused: there are four answers."""
+        raise TypeError('a verdict is neither true nor false: compare its state, as in verdict.state == "calibrated"')
+
+    @property
+    def size(self) -> Size:
+        """Whether the model is shown to be within the tolerance, or beyond it, or neither."""
+        return "within" if self.state == "calibrated" else "beyond" if self.state == "miscalibrated" else "unsettled"
 
     @property
     def caution(self) -> str:
@@ -115,76 +135,89 @@ class Verdict:
             return ""
         if self.crossfitted:
             return (
-                "In-sample: these rows were used to fit the map, so each was judged by a map fitted to other parts of "
-                "them (cross-fitted)."
+                "In-sample: these rows were used to fit the map, so each was judged by a map fitted to other folds "
+                "(cross-fitted)."
             )
         share = f"{100 * self.overlap:.2g}" if self.overlap < 0.995 else "100"
         return f"In-sample: about {share} % of these rows were used to fit the map, so it looks better than it is."
 
     @property
     def direction(self) -> tuple[str, ...]:
-        """How the probabilities are off, in a word or two each; empty when nothing is established."""
+        """How the probabilities are off (beyond the tolerance, where that is shown), in a few words each."""
         if self.only_ends:
             return ("only 0 and 1, classes and not probabilities",) if self.state == "miscalibrated" else ()
-        if self.state == "calibrated" or not (self.off or self.misfit is not None):
-            return ()
         words = []
-        if self.intercept is not None and (self.by_region or self.state == "cannot tell"):
-            shift_excess = (abs(self.intercept.value) - self.tolerance[0]) / max(self.intercept.se, 1e-12)
-            slope_excess = -math.inf
-            if self.slope is not None:
-                slope_excess = (abs(self.slope.value - 1.0) - self.tolerance[1]) / max(self.slope.se, 1e-12)
-            if shift_excess > 1.0 or shift_excess >= slope_excess:
-                words.append("too low" if self.intercept.value > 0.0 else "too high")
-            if self.slope is not None and (slope_excess > 1.0 or slope_excess > shift_excess):
-                words.append("too extreme" if self.slope.value < 1.0 else "not extreme enough")
-        if self.misfit is not None and not self.by_region:
-            side = "too low" if self.misfit.too_low else "too high"
-            words.append(f"{side} in the {self.misfit.where}")
+        beyond = self.state == "miscalibrated"
+        if self.beyond.level if beyond else self.against.by_level:
+            words.append("too low" if self.events > self.predicted else "too high")
+        if self.slope is not None and (self.beyond.slope if beyond else self.against.by_slope):
+            words.append("too extreme" if self.slope.value < 1.0 else "not extreme enough")
+        if not words and self._shape is not None:
+            words.append(f"too {'low' if self._shape.too_low else 'high'} in the {self._shape.where}")
         return tuple(words)
+
+    @property
+    def _shape(self) -> Misfit | None:
+        return self.beyond.shape if self.state == "miscalibrated" else self.against.shape
+
+    # ------------------------------------------------------------------------------------------------------- hints
 
     @property
     def hints(self) -> tuple[str, ...]:
         """Usual causes that the numbers point to, with the fix in a line."""
-        found = []
+        return tuple(hint for hint in (*self._hints_on_rates(), *self._hints_on_slope(), self._hint_on_ends()) if hint)
+
+    def _hints_on_rates(self) -> list[str]:
         rate, mean = self.events / self.rows, self.predicted / self.rows
         if self.only_ends:
             leak = "They equal the labels: a leak? " if not any(self.at_ends) else ""
-            found.append(f"all scores are 0 or 1. {leak}Pass probabilities, such as model.predict_proba(X)[:, 1].")
-        elif self.events in (0.0, self.rows):
+            return [f"all scores are 0 or 1. {leak}Pass probabilities, such as model.predict_proba(X)[:, 1]."]
+        if self.events in (0.0, self.rows):
             which, side = ("no row is", "high") if self.events == 0.0 else ("every row is", "low")
-            beyond = not self.chance[0] <= self.events <= self.chance[1]
-            found.append(
-                f"{which} an event: have all labels arrived, and was a class filtered out?"
-                + (f" If they are complete, the scores are too {side}: chance does not explain it." if beyond else "")
-            )
-        elif self.state == "miscalibrated" and mean > REBALANCED * rate:
-            found.append(
+            outside = not self.expected[0] <= self.events <= self.expected[1]
+            sure = f" If they are complete, the scores are too {side}: chance does not explain it." if outside else ""
+            return [f"{which} an event: have all labels arrived, and was a class filtered out?{sure}"]
+        if self.state not in ("miscalibrated", "off"):
+            return []
+        if mean > REBALANCED * rate:
+            return [
                 f"the mean prediction is {mean / rate:.1f} times the base rate. Did you rebalance the classes for "
                 f"training? {self._sampling(rate)} Or, with labels: cal = calibrant.PlattScaling().fit(scores, y)."
-            )
-        elif self.state == "miscalibrated" and 0.0 < mean * REBALANCED < rate:
-            found.append(
+            ]
+        if 0.0 < mean * REBALANCED < rate:
+            return [
                 f"the base rate is {rate / mean:.1f} times the mean prediction: do the labels mean the same event that "
                 f"the model was trained on? Did you rebalance the classes for training? {self._sampling(rate)}"
-            )
-        if self.ranking is not None and self.ranking < 0.5 and self.slope is not None and self.slope.high < 0.0:
-            found.append(
+            ]
+        return []
+
+    def _hints_on_slope(self) -> list[str]:
+        slope = self.slope
+        if slope is None or self.only_ends:
+            return []
+        if self.ranking is not None and self.ranking < 0.5 and slope.high < 0.0:
+            return [
                 f"higher scores go with fewer events (AUC {self.ranking:.2f}): are the classes swapped? Try 1 - scores."
-            )
+            ]
+        if slope.value > TRAINED_ON and slope.low > 1.0 + self.tolerance[1]:
+            shown = "that is not finite" if math.isinf(slope.value) else f"of {slope.value:.1f}"
+            return [
+                f"a slope {shown} is typical of rows that the model was trained on. Check it on rows that it has "
+                "not seen."
+            ]
+        return []
+
+    def _hint_on_ends(self) -> str:
         zero, one = self.at_ends
-        if (zero or one) and not self.only_ends:
-            what = [f"{zero:,.0f} events had a score of exactly 0"] * bool(zero)
-            what += [f"{one:,.0f} rows with a score of exactly 1 were no events"] * bool(one)
-            found.append(
-                f"{' and '.join(what)}: impossible by the scores, so the log loss is infinite; rows at exactly 0 and 1 "
-                "weigh heavily in the slope. Were the scores rounded?"
-            )
-        return tuple(found)
+        if not (zero or one) or self.only_ends:
+            return ""
+        what = [f"{amount(zero)} events had a score of exactly 0"] * bool(zero)
+        what += [f"{amount(one)} rows with a score of exactly 1 were not events"] * bool(one)
+        return f"{' and '.join(what)}: impossible by the scores, so the log loss is infinite. Were the scores rounded?"
 
     def _sampling(self, rate: float) -> str:
         """How to undo a changed class ratio; with the training rate that would explain the level, if the slope may."""
-        level, slope, train = self.intercept, self.slope, "..."
+        level, slope, train = self.level, self.slope, "..."
         if level is not None and (slope is None or abs(slope.value - 1.0) <= max(self.tolerance[1], 2.0 * slope.se)):
             odds = math.log(rate / (1.0 - rate)) - level.value
             train = f"{1.0 / (1.0 + math.exp(-odds)):.2g}"
@@ -198,26 +231,45 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The state and the direction, in one line."""
-        head = HEADLINES[self.state]
         if self.state == "miscalibrated":
-            return f"{head}: the probabilities are {' and '.join(self.direction)}."
+            by = "" if self.only_ends else " beyond the tolerance"
+            return f"MISCALIBRATED{by}: the probabilities are {' and '.join(self.direction)}."
         if self.state == "calibrated":
-            where = self._off_parts()
-            return f"{head} overall, but not {where}." if where else f"{head} within the tolerance."
+            return self._calibrated()
+        if self.state == "off":
+            words = " and ".join(self.direction).upper()
+            return f"{words}: chance does not explain it. {self._settling('Whether by more than the tolerance')}"
+        return f"CANNOT TELL YET: {self._unknown()}"
+
+    def _calibrated(self) -> str:
+        where = self._off_parts()
+        if where:
+            return f"CALIBRATED overall, but not {where}."
+        if self.direction:
+            return f"CALIBRATED within the tolerance, though measurably {' and '.join(self.direction)}."
+        return "CALIBRATED within the tolerance."
+
+    def _unknown(self) -> str:
         if self.events in (0.0, self.rows):
-            return f"{head}: the labels hold only one class."
+            return "the labels hold only one class."
+        if self.few_groups:
+            return f"{self.groups} groups are too few to see how groups differ; at least 10 are needed."
         if self.in_sample and not self.crossfitted:
-            return f"{head}: the map has seen these rows; judge it on others."
+            return "the map has seen these rows; judge it on others."
         if self.only_ends:
-            return f"{head}: the scores are only 0 and 1, and equal the labels."
+            return "the scores are only 0 and 1, and equal the labels."
+        return self._settling("whether it is within the tolerance")
+
+    def _settling(self, question: str) -> str:
+        """How many labels answer a question, or that it is too close to the tolerance for any number."""
         if self.more_labels is None:
-            words = f" ({' and '.join(self.direction)})" if self.direction else ""
-            return f"{head}: off by about as much as is tolerated{words}; more labels may not settle it."
-        rate = (self.predicted / self.rows + self.events / self.rows) / 2.0
-        events = round_up(self.more_labels * min(rate, 1.0 - rate))
+            return f"{question} is too close to call: more labels may not settle it."
+        rate = self.events / self.row_count
+        few = round_up(self.more_labels * min(rate, 1.0 - rate))
+        name = "events" if rate <= 0.5 else "non-events"
         return (
-            f"{head}: about {self.more_labels:,} more labels (about {events:,} of the rarer class) would probably "
-            "settle whether it is within the tolerance."
+            f"{question} is not settled: about {self.more_labels:,} more labels (about {few:,} {name}) would probably "
+            "settle it."
         )
 
     @property
@@ -246,47 +298,75 @@ class Verdict:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The facts behind the headline, one sentence each."""
-        unit = "rows" if self.counts else "effective rows"
-        within = ""
-        if self.state == "calibrated" and not self.chance[0] <= self.events <= self.chance[1]:
-            within = " That is beyond chance, and within the tolerance."
-        said = [
-            f"Predicted {self.predicted:,.0f} events, {self.events:,.0f} happened; chance alone gives "
-            f"{self.chance[0]:,.0f} to {self.chance[1]:,.0f} ({self.rows:,.0f} {unit}).{within}"
-        ]
+        said = [self._counted()]
         if self.only_ends:
             return tuple(said)
-        if self.intercept is not None:
-            a = self.intercept
+        said += self._parameters()
+        shape = self._shape
+        if shape is not None and any(shape.where in words for words in self.direction):
+            explains = "the tolerance explains" if self.state == "miscalibrated" else "chance explains"
             said.append(
-                f"Level: the odds are {_factor(a.value)} what the scores say (log-odds {a.value:+.2f}, 95 % interval "
-                f"{_span(a, '+.2f')}; tolerated: -{self.tolerance[0]:g} to +{self.tolerance[0]:g})."
-            )
-        if self.slope is not None:
-            b = self.slope
-            said.append(
-                f"Spread: slope {b.value:.2f} (95 % interval {_span(b, '.2f')}; tolerated: "
-                f"{1.0 - self.tolerance[1]:.2f} to {1.0 + self.tolerance[1]:.2f}); below 1 the scores are too extreme."
-            )
-        if self.misfit is not None and not self.by_region:
-            m = self.misfit
-            said.append(
-                f"In the {m.where}, {m.predicted:,.0f} events were predicted and {m.events:,.0f} happened among "
-                f"{m.rows:,.0f} rows: beyond what the tolerance explains (adjusted p {tell_p(m.p_value)})."
+                f"In the {shape.where}, {amount(shape.predicted)} events were predicted and {amount(shape.events)} "
+                f"observed among {amount(shape.rows)} rows, more than {explains} (adjusted p {p_text(shape.p_value)})."
             )
         if self.gain is not None and not any(self.at_ends):
             said.append(self.gain.sentence("walking forward in time" if self.forward else "cross-fitted"))
-        if self.groups is not None:
+        if self.groups is not None and not self.few_groups:
             said.append(
-                f"Rows of one group are alike: intervals are as wide as with {self.rows / self.inflation:,.0f} "
-                f"independent rows ({self.groups:,} groups)."
+                f"Intervals allow for {self.groups:,} groups of dependent rows: the level is as precise as with "
+                f"{self.effective_rows:,.0f} independent rows."
             )
         return tuple(said)
+
+    def _counted(self) -> str:
+        """Predicted and observed events, their difference, and what to expect."""
+        more = ""
+        if self.predicted > 0.0 and self.events > 0.0 and self.events != self.predicted:
+            ratio = self.events / self.predicted - 1.0
+            more = f" ({percent(abs(ratio))} {'more' if ratio > 0.0 else 'fewer'})"
+        span = "" if self.only_ends else f"; expected range {' to '.join(map(amount, self.expected))}"
+        where = f"{amount(self.row_count)} rows{'' if self.counts else ', weighted'}"
+        return f"Predicted {amount(self.predicted)} events, {amount(self.events)} observed{more}{span} ({where})."
+
+    def _parameters(self) -> list[str]:
+        """Level and slope beside what is tolerated."""
+        said, (tau, delta) = [], self.tolerance
+        level, slope = self.level, self.slope
+        if level is not None:
+            digits = digits_apart(level.value, -tau, tau)
+            said.append(
+                f"Level: the odds are {_factor(level.value)} what the scores say (log-odds {level.value:+.{digits}f}, "
+                f"95 % CI {between(level.low, level.high, digits, sign=True)}; tolerated -{tau:g} to +{tau:g})."
+            )
+        if slope is not None:
+            low, high = 1.0 - delta, 1.0 + delta
+            digits = digits_apart(slope.value, low, high)
+            shown = (
+                "not finite, the scores separate the classes"
+                if math.isinf(slope.value)
+                else f"{slope.value:.{digits}f}"
+            )
+            said.append(
+                f"Slope: {shown} (95 % CI {between(slope.low, slope.high, digits)}; tolerated {low:.2f} to "
+                f"{high:.2f}); below 1 the scores are too extreme."
+            )
+        if self.state == "off" and self._outside_at_95():
+            said.append(
+                f"A 95 % interval lies outside the tolerance. The verdict asks for {100 * (1 - ALPHA_LEVEL):g} %, "
+                "because it looks at level, slope and ranges of the scores."
+            )
+        return said
+
+    def _outside_at_95(self) -> bool:
+        pairs = ((self.level, 0.0, self.tolerance[0]), (self.slope, 1.0, self.tolerance[1]))
+        return any(
+            each is not None and (each.low > ideal + limit or each.high < ideal - limit) for each, ideal, limit in pairs
+        )
 
     @property
     def worst_segments(self) -> tuple[Segment, ...]:
         """Up to five segments that chance does not explain, after Holm's correction for all that were looked at."""
-        return tuple(segment for segment in self.segments if segment.p_value <= 0.05)[:SHOWN_SEGMENTS]
+        return tuple(segment for segment in self.segments if segment.off)[:SHOWN_SEGMENTS]
 
     def __str__(self) -> str:
         """The whole verdict as text."""
@@ -300,15 +380,20 @@ class Verdict:
         return [self.caution] if self.caution else []
 
     def _segment_lines(self) -> list[str]:
-        off = [period for period in self.periods if period.p_value <= 0.05]
-        segments = _looked_at("Segments", self.segments, "the worst", self.worst_segments)
-        return [*segments, *_looked_at("Periods", self.periods, "those", off)]
+        segments = _looked_at("Segments", self.segments, SHOWN_SEGMENTS)
+        return [*segments, *_looked_at("Periods", self.periods, len(self.periods))]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; numbers that are not finite become None."""
         data = plain(asdict(self))
+        for name in ("segments", "periods"):
+            for each, part in zip(data[name], getattr(self, name), strict=True):
+                each |= {"off": part.off, "judged": part.judged, "beyond": part.beyond(self.tolerance[0])}
+        data["against"] |= {"found": self.against.found}
+        data["beyond"] |= {"found": self.beyond.found}
         return {
             "state": self.state,
+            "size": self.size,
             "caution": self.caution,
             "headline": self.headline,
             "direction": list(self.direction),
@@ -318,42 +403,40 @@ class Verdict:
         }
 
     @property
-    def colour(self) -> str:
-        """Colour of the state, safe for colour-blind readers; a calibrated model with parts that are off is amber."""
-        return COLOURS["cannot tell" if self.state == "calibrated" and self._off_parts() else self.state]
+    def color(self) -> str:
+        """Color of the state, safe for color-blind readers; a calibrated model with parts that are off is amber."""
+        return COLORS["cannot tell" if self.state == "calibrated" and self._off_parts() else self.state]
 
     def __rich__(self) -> str:
         """Markup for rich's console: the headline in bold."""
         lines = str(self).replace("[", r"\[").split("\n")
         place = len(self._before())
-        colour = {"#009E73": "green", "#D55E00": "red", "#E69F00": "yellow"}[self.colour]
-        return "\n".join([*lines[:place], f"[bold {colour}]{lines[place]}[/]", *lines[place + 1 :]])
+        color = {"#009E73": "green", "#D55E00": "red", "#E69F00": "yellow"}[self.color]
+        return "\n".join([*lines[:place], f"[bold {color}]{lines[place]}[/]", *lines[place + 1 :]])
 
     def _repr_html_(self) -> str:
-        """For notebooks: the headline with a bar in the colour of the state, and the sentences as a list."""
+        """For notebooks: the headline with a bar in the color of the state, and the sentences as a list."""
         facts = [*self.sentences, *self._segment_lines(), *(f"Hint: {hint}" for hint in self.hints)]
         facts += [f"Note: {note}" for note in self.notes]
         items = "".join(f"<li>{html.escape(fact.strip())}</li>" for fact in facts)
         return (
-            f'<div style="border-left:6px solid {self.colour};padding:0.2em 0.8em">'
+            f'<div style="border-left:6px solid {self.color};padding:0.2em 0.8em">'
             + "".join(f"{html.escape(line)}<br>" for line in self._before())
             + f"<strong>{html.escape(self.headline)}</strong><ul>{items}</ul></div>"
         )
 
 
-def _looked_at(name: str, every: Sequence[Segment], which: str, off: Sequence[Segment]) -> list[str]:
-    """How many were looked at, and which of them are off."""
+def _looked_at(name: str, every: Sequence[Segment], most: int) -> list[str]:
+    """How many were looked at, how many of them are off and cannot be judged, and the first of those that are off."""
     if not every:
         return []
-    found = f"{which} that are not chance:" if off else "chance explains all of them."
-    return [f"{name}: {len(every)} looked at; {found}", *(f"  {each}" for each in off)]
-
-
-def _span(parameter: Parameter, form: str) -> str:
-    """An interval in words; an end that the data do not give is open."""
-    low = "no lower end" if math.isinf(parameter.low) else format(parameter.low, form)
-    high = "no upper end" if math.isinf(parameter.high) else format(parameter.high, form)
-    return f"{low} to {high}"
+    off = [each for each in every if each.off]
+    unknown = sum(not each.judged for each in every)
+    found = f"chance does not explain {len(off):,} of them" if off else "chance explains all of them"
+    if unknown:
+        found = f"{found if off else 'no difference is shown'}; {unknown:,} cannot be judged, with fewer than 10 groups"
+    lines = [f"{name}: {len(every):,} looked at; {found}{':' if off else '.'}", *(f"  {each}" for each in off[:most])]
+    return lines + ([f"  and {len(off) - most:,} more that chance does not explain"] if len(off) > most else [])
 
 
 def _factor(log_odds: float) -> str:

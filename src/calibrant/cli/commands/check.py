@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,10 +19,18 @@ MOST_SEGMENTS = 12
 EXITS = {
     "calibrated": Exit.CALIBRATED,
     "miscalibrated": Exit.MISCALIBRATED,
+    "off": Exit.OFF,
     "cannot tell": Exit.CANNOT_TELL,
 }
 STYLES = {"#009E73": "bold green", "#D55E00": "bold red", "#E69F00": "bold yellow"}
-"""Of the headline, by the colour that the verdict has in pictures."""
+"""Of the headline, by the color that the verdict has in pictures."""
+
+
+class FailOn(StrEnum):
+    """Parts whose failure a gate asks for."""
+
+    segments = "segments"
+    periods = "periods"
 
 
 def check(
@@ -45,23 +55,31 @@ def check(
         str | None,
         typer.Option("--map", "-m", metavar="MAP.json", help="Judge what this map makes of the scores."),
     ] = None,
+    fail_on: Annotated[
+        list[FailOn] | None,
+        typer.Option("--fail-on", help="Exit with 13 if a segment (--by) or a period (--time) is off."),
+    ] = None,
 ) -> None:
     """Is it calibrated? In words, and in the exit code.
 
-    There are three answers: calibrated (shown to be within the tolerance), miscalibrated (shown to be outside), and
-    cannot tell yet, with the number of labels that would probably settle it. With --map the answer is about calibrated
-    scores; if the map was fitted to these rows, that is told first, and they are not called calibrated.
+    There are four answers: calibrated (shown to be within the tolerance), miscalibrated (shown to be beyond it), off
+    (chance does not explain the difference, and whether it is beyond the tolerance is not settled), and cannot tell
+    yet. For the last two it says how many more labels would probably settle it. With --map the answer is about
+    calibrated scores; if the map was fitted to these rows, that is said first, and they are not called calibrated.
 
-    Exit code: 0 calibrated, 10 miscalibrated, 11 cannot tell, 1 a mistake in the input, 2 a mistake in the usage. It is
-    about all rows: segments and periods that are off are told, and do not change it.
+    Exit code: 0 calibrated, 10 miscalibrated, 12 off, 11 cannot tell, 1 a mistake in the input, 2 a mistake in the
+    usage. It is about all rows. With --fail-on segments or periods it is 13 when one of these is off by more than
+    chance explains, corrected for the number looked at, and by more than the tolerance, unless it would be 10 or 12
+    anyway.
 
     Example:
-      calibrant check predictions.parquet --score p --label bad --by country
+      calibrant check rows.parquet --label bad --by country --fail-on segments
     """
     from calibrant.cli.files import load_map
     from calibrant.cli.source import Columns, Days, open_source
     from calibrant.verdict import check as judge
 
+    _check_fail_on(fail_on or (), by, time, files)
     limits = options.tolerance_of(tolerance)
     calibration = None if map_ is None else load_map(map_)
     columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where)
@@ -74,7 +92,27 @@ def check(
         console.show_json(verdict.to_dict())
     else:
         show(verdict)
-    raise typer.Exit(EXITS[verdict.state])
+    raise typer.Exit(_exit(verdict, fail_on or ()))
+
+
+def _check_fail_on(fail_on: Sequence[FailOn], by: Any, time: Any, files: Sequence[str]) -> None:
+    """A gate that could never close is a mistake."""
+    from calibrant.cli.files import is_store
+    from calibrant.cli.wording import Mistake
+
+    stored = any(is_store(path) for path in files)
+    if FailOn.segments in fail_on and not by and not stored:
+        raise Mistake("--fail-on segments needs segments: name their columns with --by")
+    if FailOn.periods in fail_on and time is None:
+        raise Mistake("--fail-on periods needs periods: name the column of times with --time")
+
+
+def _exit(verdict: Verdict, fail_on: Sequence[FailOn]) -> Exit:
+    """The code of the state; that of a part that is off where the state itself does not close the gate."""
+    code = EXITS[verdict.state]
+    off = {FailOn.segments: verdict.off_segments, FailOn.periods: verdict.off_periods}
+    closed = code in (Exit.MISCALIBRATED, Exit.OFF)
+    return Exit.PART_OFF if not closed and any(off[part] for part in fail_on) else code
 
 
 def show(verdict: Verdict) -> None:
@@ -83,7 +121,7 @@ def show(verdict: Verdict) -> None:
 
     if verdict.caution:
         console.say(verdict.caution)
-    console.say(verdict.headline, STYLES[verdict.colour])
+    console.say(verdict.headline, STYLES[verdict.color])
     console.say("\n".join(f"  {sentence}" for sentence in verdict.sentences))
     _show_parts("Segments", [f"{each.column} = {each.value}" for each in verdict.segments], verdict.segments)
     _show_parts("Periods", [str(each.value) for each in verdict.periods], verdict.periods)
@@ -93,22 +131,25 @@ def show(verdict: Verdict) -> None:
 
 
 def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...]) -> None:
-    from calibrant.verdict.segments import tell_p
+    from calibrant.verdict.figures import amount, p_text
 
     if not parts:
         return
     rows, styles = [], []
     for name, part in zip(names[:MOST_SEGMENTS], parts, strict=False):
-        off = part.p_value <= 0.05
-        side = "chance" if not off else "too low" if part.events > part.predicted else "too high"
-        p_value = tell_p(part.p_value).removeprefix("= ")
-        chance = f"{part.low:,.0f} to {part.high:,.0f}"
-        rows.append([name, side, f"{part.rows:,.0f}", f"{part.predicted:,.0f}", f"{part.events:,.0f}", chance, p_value])
-        styles.append("yellow" if off else "")
-    head = [title.lower()[:-1], "", "rows", "predicted", "happened", "by chance", "adj. p"]
-    more = len(parts) - len(rows)
-    off_all = sum(part.p_value <= 0.05 for part in parts)
-    words = f"{off_all} of {len(parts)} that chance does not explain" if off_all else "chance explains all of them"
+        side = "chance" if not part.off else "too low" if part.events > part.predicted else "too high"
+        p_value, expected = p_text(part.p_value).removeprefix("= "), f"{amount(part.low)} to {amount(part.high)}"
+        if not part.judged:
+            side, p_value, expected = "cannot be judged", "", ""
+        counts = [amount(part.rows), amount(part.predicted), amount(part.events), expected, p_value]
+        rows.append([name, side, *counts])
+        styles.append("yellow" if part.off else "")
+    head = [title.lower()[:-1], "", "rows", "predicted", "observed", "expected", "adj. p"]
+    off, unknown = sum(part.off for part in parts), sum(not part.judged for part in parts)
+    words = f"chance does not explain {off} of {len(parts)}" if off else f"chance explains all {len(parts)}"
+    if unknown:
+        words = f"{words if off else 'no difference is shown'}; {unknown} cannot be judged, with fewer than 10 groups"
     console.table(f"{title}: {words}", head, rows, text=2, styles=styles)
+    more, more_off = len(parts) - len(rows), sum(part.off for part in parts[len(rows) :])
     if more:
-        console.say(f"  and {more:,} more")
+        console.say(f"  and {more:,} more" + (f", {more_off:,} of which chance does not explain" if more_off else ""))

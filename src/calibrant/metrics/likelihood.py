@@ -1,0 +1,303 @@
+"""The likelihood of a shift and a stretch of the log-odds, and intervals for what recalibration would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from calibrant.metrics.variance import Spread, spread_of
+from calibrant.numerics import Floats, Grid, logit
+from calibrant.tallies import Clusters, Tally
+
+REACH = 40.0
+"""Parameters stay within this: far beyond what a model can be off by, near enough that separable data end a search."""
+
+STEPS, HALVINGS = 60, 30
+
+ALIKE = 0.05
+"""Scores whose log-odds spread by less are treated as one: no slope between 0 and 2 moves a typical one by more."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A shift, a stretch, and twice the negative log-likelihood there."""
+
+    shift: float
+    stretch: float
+    deviance: float
+
+
+class Likelihood:
+    r"""Binomial likelihood of the log-odds :math:`x + a + d\,(x - c)`, where :math:`x` are the scores' log-odds.
+
+    :math:`a` is the shift, :math:`d` the stretch (slope minus one) and :math:`c` the mean of the log-odds weighted by
+    :math:`s(1-s)`, so that shift and stretch are uncorrelated for a calibrated model and the shift is what it is off by
+    in the middle of its scores. A perfectly calibrated model has :math:`a = d = 0`.
+
+    Cost: O(cells) for each Newton step.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        scores = tally.scores
+        self.log_odds = np.asarray(logit(scores))
+        self.keys = tally.cells.keys
+        self.n = np.asarray(tally.n, dtype=np.float64)
+        self.events = np.asarray(tally.events, dtype=np.float64)
+        information = self.n * scores * (1.0 - scores)
+        information = np.maximum(information, self.n * 2.0**-33)  # scores of exactly 0 and 1 count a little
+        self.center = float((information * self.log_odds).sum() / information.sum())
+        self.distance = self.log_odds - self.center
+        variance = float((self.n * self.distance**2).sum() / self.n.sum())
+        self.spread = float(np.sqrt(variance)) if variance > ALIKE**2 else 0.0
+        """Root mean square of the rows' distance from the center; 0 for scores that are all but constant."""
+
+    def shifted(self, shift: float, stretch: float) -> Floats:
+        """Probability of each cell after the shift and the stretch."""
+        z = self.log_odds + shift + stretch * self.distance
+        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(z, -700.0, 700.0))))
+
+    def information(self, shift: float, stretch: float) -> Floats:
+        """Expected information about (shift, stretch) in all rows, a 2 by 2 matrix."""
+        p = self.shifted(shift, stretch)
+        v = self.n * p * (1.0 - p)
+        cross = float((v * self.distance).sum())
+        return np.array([[float(v.sum()), cross], [cross, float((v * self.distance**2).sum())]])
+
+    def covariance(self, point: Point) -> Floats:
+        """Covariance of shift and stretch, if rows were independent and counted alike."""
+        return np.asarray(np.linalg.pinv(self.information(point.shift, point.stretch)), dtype=np.float64)
+
+    def best(self, *, shift: float | None = None, stretch: float | None = None) -> Point:
+        """The most likely point, with one of the parameters held where it is given."""
+        free = np.array([shift is None, stretch is None])
+        theta = np.array([0.0 if shift is None else shift, 0.0 if stretch is None else stretch])
+        loss, gradient, hessian = self._derivatives(theta)
+        for _ in range(STEPS):
+            if not free.any():
+                break
+            inside = hessian[np.ix_(free, free)] + 1e-12 * np.eye(int(free.sum()))
+            step = np.zeros(2)
+            step[free] = np.linalg.solve(inside, gradient[free])
+            if float(gradient[free] @ step[free]) <= 1e-13 * (1.0 + abs(loss)):
+                theta = np.where(free, np.clip(theta - step, -REACH, REACH), theta)  # rounding hides any descent here
+                loss = self._loss(theta)
+                break
+            for halving in range(HALVINGS):
+                moved = theta - step * 0.5**halving
+                trial = np.where(free, np.clip(moved, -REACH, REACH), theta)
+                result = self._derivatives(trial)
+                if result[0] < loss:
+                    break
+            else:
+                break
+            theta, (loss, gradient, hessian) = trial, result
+        return Point(float(theta[0]), float(theta[1]), 2.0 * loss)
+
+    def deviance(self, shift: float, stretch: float) -> float:
+        """Twice the negative log-likelihood at a point."""
+        return 2.0 * self._loss(np.array([shift, stretch]))
+
+    def _loss(self, theta: Floats) -> float:
+        z = self.log_odds + theta[0] + theta[1] * self.distance
+        return float((self.n * (np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z)))) - self.events * z).sum())
+
+    def _derivatives(self, theta: Floats) -> tuple[float, Floats, Floats]:
+        z = self.log_odds + theta[0] + theta[1] * self.distance
+        decay = np.exp(-np.abs(z))
+        p = np.where(z >= 0.0, 1.0, decay) / (1.0 + decay)
+        loss = float((self.n * (np.maximum(z, 0.0) + np.log1p(decay)) - self.events * z).sum())
+        residual, v = self.n * p - self.events, self.n * p * (1.0 - p)
+        cross = float((v * self.distance).sum())
+        gradient = np.array([float(residual.sum()), float((residual * self.distance).sum())])
+        hessian = np.array([[float(v.sum()), cross], [cross, float((v * self.distance**2).sum())]])
+        return loss, gradient, hessian
+
+
+# ---------------------------------------------------------------------------------------------------------- parameters
+
+MOST_CELLS = 1 << 16
+"""More distinct scores than this are counted on the grid first: its cells are at most a thousandth wide."""
+
+FARTHEST = 100.0
+"""An interval that reaches beyond this is open."""
+
+NO_PEAK = 30.0
+"""A standard error beyond this means that the likelihood has no peak."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    r"""An estimate with its profile likelihood, scaled to the variance that weights or clusters give it.
+
+    With :math:`D(\theta)` the profile deviance above its minimum, :math:`V_0` the variance of the estimate if rows were
+    independent and counted alike, and V the one that they have, :math:`D(\theta) V_0 / V` is compared with the square
+    of Student's distribution (Chandler and Bate 2007). For independent rows this is the likelihood-ratio test.
+
+    Attributes
+    ----------
+    value
+        The estimate; infinite where the scores separate the classes.
+    spread
+        Its variance and the degrees of freedom.
+    scale
+        V over :math:`V_0`, the design effect.
+    """
+
+    value: float
+    spread: Spread
+    scale: float
+    _excess: Callable[[float], float]
+
+    @property
+    def se(self) -> float:
+        """Standard error."""
+        return self.spread.sd
+
+    def errors(self, at: float) -> float:
+        """Distance of a value from the estimate in standard errors, by the likelihood, with its sign."""
+        root = float(np.sqrt(max(self._excess(at), 0.0) / self.scale))
+        return root if at >= self.value else -root
+
+    def p_value(self, at: float) -> float:
+        """Two-sided, for the hypothesis that the parameter has this value."""
+        return self.spread.p_value(self.errors(at))
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Values that a test at 1 - confidence does not reject; an end that the rows do not give is infinite."""
+        limit = self.spread.quantile(confidence)
+        return self._end(-1.0, limit), self._end(1.0, limit)
+
+    def _end(self, side: float, limit: float) -> float:
+        if np.isinf(self.value):
+            if side == np.sign(self.value):
+                return float(self.value)
+            return self._search(float(np.copysign(REACH, self.value)), side, limit)
+        return self._search(self.value, side * max(self.se, 1e-3), limit)
+
+    def _search(self, start: float, step: float, limit: float) -> float:
+        """Where the root of the scaled deviance passes ``limit``, walking from the estimate in growing steps."""
+
+        def above(at: float) -> float:
+            return float(np.sqrt(max(self._excess(at), 0.0) / self.scale)) - limit
+
+        near, far = start, start + 2.0 * step
+        below, beyond = -limit, above(far)
+        while beyond < 0.0:
+            near, below, far, step = far, beyond, far + 2.0 * step, 2.0 * step
+            if abs(near) > FARTHEST:
+                return float(np.copysign(np.inf, step))
+            beyond = above(far)
+        for _ in range(5):  # the root of a profile deviance is nearly straight, so the secant lands at once
+            middle = near + (far - near) * below / (below - beyond)
+            there = above(middle)
+            near, below, far, beyond = (near, below, middle, there) if there >= 0.0 else (middle, there, far, beyond)
+        end = float(near + (far - near) * below / (below - beyond))
+        return end if abs(end) <= FARTHEST else float(np.copysign(np.inf, step))
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Level and slope of the log-odds, from one likelihood.
+
+    Attributes
+    ----------
+    level
+        Shift of all log-odds at which predicted and observed events agree (calibration in the large); 0 is ideal. None
+        with one class.
+    slope
+        Slope on the log-odds with a free intercept; 1 is ideal. None with one class, for scores that are all but
+        constant, and for clusters whose classes the scores separate.
+    """
+
+    data: Tally | Clusters
+    """The rows, on a grid where there are many distinct scores."""
+    likelihood: Likelihood
+    level: Parameter | None
+    slope: Parameter | None
+
+    @classmethod
+    def of(cls, data: Tally | Clusters) -> Parameters:
+        """Estimates with what intervals need. Cost: O(cells) for each of about 30 Newton steps."""
+        data = _coarse(data)
+        likelihood = Likelihood(data.tally if isinstance(data, Clusters) else data)
+        hits, total = float(likelihood.events.sum()), float(likelihood.n.sum())
+        if not 0.0 < hits < total:
+            return cls(data, likelihood, None, None)
+        return cls(data, likelihood, _level(likelihood, data), _slope(likelihood, data))
+
+    def variances(self, contrasts: tuple[tuple[float, float], tuple[float, float]]) -> tuple[float, float, float]:
+        """Variances of two contrasts of (shift, stretch), and of their sum; NaN without a finite slope."""
+        if self.slope is None or not np.isfinite(self.slope.value):
+            return np.nan, np.nan, np.nan
+        best = self.likelihood.best()
+        covariance = self.likelihood.covariance(best)
+        one, other = (np.asarray(each) for each in contrasts)
+        first, second, both = (
+            _spread_of_contrast(self.likelihood, self.data, best, covariance, each).variance
+            for each in (one, other, one + other)
+        )
+        return first, second, both
+
+
+def _coarse(data: Tally | Clusters) -> Tally | Clusters:
+    """Not more cells than are useful, and importance weights in the unit of their effective size."""
+    data = data.in_effective_rows()
+    tally = data.tally if isinstance(data, Clusters) else data
+    if tally.resolution != "exact" or len(tally) <= MOST_CELLS:
+        return data
+    coarse = tally.coarsen(Grid())
+    if isinstance(data, Tally):
+        return coarse
+    place = np.searchsorted(coarse.cells.keys, Grid().cells(np.asarray(tally.cells.keys))[0])
+    return replace(data, tally=coarse, cell=place[data.cell])
+
+
+def _level(likelihood: Likelihood, data: Tally | Clusters) -> Parameter:
+    best = likelihood.best(stretch=0.0)
+    p = likelihood.shifted(best.shift, 0.0)
+    v = p * (1.0 - p)
+    information = float((likelihood.n * v).sum())
+    spread = spread_of(data, (1.0 - p) / information, -p / information, v / information**2)
+    return Parameter(
+        best.shift,
+        spread,
+        _scale(data, spread, 1.0 / information),
+        lambda at: likelihood.deviance(at, 0.0) - best.deviance,
+    )
+
+
+def _slope(likelihood: Likelihood, data: Tally | Clusters) -> Parameter | None:
+    if likelihood.spread == 0.0:
+        return None
+    best = likelihood.best()
+    covariance = likelihood.covariance(best)
+    if not covariance[1, 1] <= NO_PEAK**2:
+        if isinstance(data, Clusters):
+            return None
+        side = np.copysign(np.inf, best.stretch)
+        return Parameter(float(side), Spread(np.inf), 1.0, _profile_of_slope(likelihood, best.deviance))
+    spread = _spread_of_contrast(likelihood, data, best, covariance, np.array([0.0, 1.0]))
+    scale = _scale(data, spread, float(covariance[1, 1]))
+    return Parameter(1.0 + best.stretch, spread, scale, _profile_of_slope(likelihood, best.deviance))
+
+
+def _spread_of_contrast(
+    likelihood: Likelihood, data: Tally | Clusters, best: Point, covariance: Floats, contrast: Floats
+) -> Spread:
+    """The spread of a combination of shift and stretch, by what each row adds to it."""
+    weights = np.einsum("i,ij->j", contrast, covariance)
+    p = likelihood.shifted(best.shift, best.stretch)
+    lever = weights[0] + weights[1] * likelihood.distance
+    return spread_of(data, lever * (1.0 - p), -lever * p, lever**2 * p * (1.0 - p))
+
+
+def _profile_of_slope(likelihood: Likelihood, least: float) -> Callable[[float], float]:
+    return lambda at: likelihood.best(stretch=at - 1.0).deviance - least
+
+
+def _scale(data: Tally | Clusters, spread: Spread, independent: float) -> float:
+    if isinstance(data, Tally) and data.counts:
+        return 1.0
+    return spread.variance / independent if spread.variance > 0.0 else 1.0

@@ -1,0 +1,85 @@
+"""Numbers as a verdict prints them."""
+
+from __future__ import annotations
+
+import math
+
+
+def amount(value: float) -> str:
+    """A number of events: whole from 10 on, and with two digits below, so that a sum of 0.4 is not 0.
+
+    Examples
+    --------
+    >>> amount(1234.5), amount(0.4), amount(7.0)
+    ('1,234', '0.4', '7')
+    """
+    if value >= 10.0 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:.2g}"
+
+
+def p_text(p_value: float) -> str:
+    """A p-value as people write it.
+
+    Examples
+    --------
+    >>> p_text(0.0321), p_text(1e-9)
+    ('= 0.032', '< 0.0001')
+    """
+    return "< 0.0001" if p_value < 1e-4 else f"= {p_value:.2g}"
+
+
+def percent(share: float) -> str:
+    """A share with two digits, never in powers of ten.
+
+    Examples
+    --------
+    >>> percent(0.0123), percent(2.6), percent(0.00004)
+    ('1.2 %', '260 %', '0.004 %')
+    """
+    value = 100.0 * share
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g} %"
+    digits = max(1 - math.floor(math.log10(abs(value))), 0)
+    return f"{round(value, digits):,.{digits}f}".rstrip("0").rstrip(".") + " %" if digits else f"{value:,.0f} %"
+
+
+def signed_percent(share: float) -> str:
+    """The same with its sign.
+
+    Examples
+    --------
+    >>> signed_percent(2.6), signed_percent(-0.012)
+    ('+260 %', '-1.2 %')
+    """
+    return f"{'+' if share >= 0.0 else '-'}{percent(abs(share))}"
+
+
+def between(low: float, high: float, digits: int, *, sign: bool = False) -> str:
+    """An interval in words; an end that the rows do not give is open.
+
+    Examples
+    --------
+    >>> between(-0.5, math.inf, 2, sign=True)
+    '-0.50 to no upper end'
+    """
+    form = f"{'+' if sign else ''}.{digits}f"
+    ends = (
+        "no lower end" if math.isinf(low) else format(low, form),
+        "no upper end" if math.isinf(high) else format(high, form),
+    )
+    return " to ".join(ends)
+
+
+def digits_apart(value: float, *limits: float, least: int = 2, most: int = 5) -> int:
+    """Digits after the point with which a number does not look equal to a limit that it is not equal to.
+
+    Examples
+    --------
+    >>> digits_apart(0.7966, 0.8), digits_apart(0.79, 0.8)
+    (3, 2)
+    """
+    for digits in range(least, most):
+        if all(value == limit or round(value, digits) != round(limit, digits) for limit in limits):
+            return digits
+    return most

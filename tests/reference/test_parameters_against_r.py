@@ -1,0 +1,65 @@
+"""Level and slope against R: profile-likelihood intervals of MASS::confint, cluster sandwich of sandwich::vcovCL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrant.arrays import check_rows
+from calibrant.metrics.likelihood import Parameters
+from calibrant.metrics.variance import between
+from calibrant.tallies import Clusters, Tally
+
+FOLDER = Path(__file__).parent / "metrics"
+NUMBERS: dict[str, dict[str, Any]] = json.loads((FOLDER / "profile.json").read_text())
+
+
+def rows(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, labels, and groups of 1, 2, ..., 12 rows and again, as in profile.R."""
+    scores, y, _ = np.loadtxt(FOLDER / f"{name}.csv", delimiter=",", skiprows=1).T
+    sizes = np.resize(np.arange(1, 13), len(y))
+    return scores, y.astype(int), np.repeat(np.arange(len(sizes)), sizes)[: len(y)]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_intervals_are_those_of_confint(name: str) -> None:
+    scores, y, _ = rows(name)
+    found = Parameters.of(Tally.from_arrays(scores, y, kind="probability"))
+    for parameter, key in ((found.level, "level"), (found.slope, "slope")):
+        assert parameter is not None
+        assert parameter.interval(0.95) == pytest.approx(NUMBERS[name][key], rel=2e-4)  # R interpolates by a spline
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_variance_between_groups_is_that_of_vcov_cl_and_near_the_jackknife(name: str) -> None:
+    scores, y, groups = rows(name)
+    clusters = Clusters.of_rows(check_rows(scores, y, groups=groups, kind="probability"))
+    assert clusters.size == NUMBERS[name]["groups"]
+    found, nobody = Parameters.of(clusters), np.zeros(clusters.size, dtype=bool)
+    for parameter, key in ((found.level, "level"), (found.slope, "slope")):
+        assert parameter is not None
+        sums, parts = influences(found, clusters, key)
+        assert float((sums**2).sum()) == pytest.approx(NUMBERS[name][f"{key}_cr0"], rel=1e-6)
+        if name != "rare":  # CR3 is the jackknife to first order, and ten events are too few for that
+            jackknife = NUMBERS[name][f"{key}_jackknife"]
+            assert between(sums, parts, nobody).variance == pytest.approx(jackknife, rel=0.06)
+        # Single rows have the binomial variance of their score here, and the square of their residual in R.
+        assert parameter.spread.variance == pytest.approx(between(sums, parts, clusters.alone).variance)
+
+
+def influences(found: Parameters, clusters: Clusters, key: str) -> tuple[np.ndarray, np.ndarray]:
+    """What each group adds to the estimate, and its variance if rows were independent."""
+    likelihood = found.likelihood
+    best = likelihood.best(stretch=0.0) if key == "level" else likelihood.best()
+    p = likelihood.shifted(best.shift, best.stretch)
+    if key == "level":
+        lever = np.full(len(p), 1.0 / float((likelihood.n * p * (1 - p)).sum()))
+    else:
+        covariance = np.linalg.inv(likelihood.information(best.shift, best.stretch))
+        lever = covariance[1, 0] + covariance[1, 1] * likelihood.distance
+    variance = (lever**2 * p * (1 - p))[clusters.cell] * clusters.n
+    return clusters.sums(lever * (1 - p), -lever * p), np.bincount(clusters.cluster, variance)
