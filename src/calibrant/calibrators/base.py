@@ -146,6 +146,7 @@ class BinaryCalibrator(BaseEstimator):
 
     def _fit_part(self, tally: Tally, notes: tuple[str, ...] = ()) -> Self:
         """The map and its notes alone: what a calibrator of many binary problems needs of each."""
+        self._check()
         if tally.resolution not in self._accepts:
             raise InputError(
                 f"{type(self).__name__} cannot work from a tally of resolution {tally.resolution!r}: "
@@ -157,6 +158,9 @@ class BinaryCalibrator(BaseEstimator):
         self.notes_ = (*notes, *_too_few(self._rich_as, seen))
         self.map_ = self._fit_map(seen)
         return self
+
+    def _check(self) -> None:
+        """Refuse settings that are wrong whatever the rows, such as a wrong calibrator inside this one."""
 
     def _seen(self, tally: Tally) -> Tally:
         """What the fit sees of a tally."""
@@ -279,6 +283,41 @@ class BinaryCalibrator(BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.target_tags.required = True
         return tags
+
+
+INSTEAD = {
+    "isotonic": "IsotonicCalibrator()",
+    "IsotonicRegression": "IsotonicCalibrator()",
+    "sigmoid": "PlattScaling()",
+    "platt": "PlattScaling()",
+    "temperature": "TemperatureScaling()",
+}
+"""What to pass for the names that scikit-learn and others use."""
+
+
+def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
+    """The calibrator, if it needs one column of scores and no more; asked before anything is trained.
+
+    Examples
+    --------
+    >>> check_calibrator("isotonic")
+    Traceback (most recent call last):
+        ...
+    calibrant.arrays.errors.InputError: calibrator must be a calibrator of one score, not 'isotonic': pass
+    IsotonicCalibrator()
+    """
+    if isinstance(given, type) and issubclass(given, BinaryCalibrator):
+        raise InputError(f"{name} must be an instance, and {given.__name__} is a class: pass {given.__name__}()")
+    wrong = f"{name} must be a calibrator of one score, not {given!r}"
+    if isinstance(given, Calibration):
+        raise InputError(f"{wrong}, which has no fit: pass the model's scores to its transform instead")
+    if not isinstance(given, BinaryCalibrator):
+        known = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
+        raise InputError(f"{wrong}: pass {INSTEAD.get(known, 'one such as PlattScaling() or AutoCalibrator()')}")
+    if type(given)._fit_map is BinaryCalibrator._fit_map:
+        raise InputError(f"{wrong}, which needs segments as well: pass PlattScaling() or AutoCalibrator()")
+    given._check()
+    return given
 
 
 def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:

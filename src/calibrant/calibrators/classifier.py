@@ -2,50 +2,107 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, cast
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, _clone_parametrized, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import BaseCrossValidator, cross_val_predict
+from sklearn.model_selection import BaseCrossValidator, check_cv
+from sklearn.utils import assert_all_finite, get_tags, indexable
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted
 
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.arrays import InputError
+from calibrant.arrays.labels import label_column
+from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
 from calibrant.guarantees.certificates import Certificate, Refusal
 from calibrant.guarantees.provenance import Sampling, Weighting
+from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 INDEPENDENT: Sampling = "independent"
 OUT_OF_FOLD: Sampling = "out-of-fold"
-SPARSE = ["csr", "csc", "coo"]
+METHODS = ("predict_proba", "decision_function")
+
+Splits = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
+Scored = tuple[Any, NDArray[Any], Floats]  # the model in use, its classes, and scores to fit the map to
+
+
+class Fold(NamedTuple):
+    """Rows that were left out, the model of the other rows, and its scores of those left out."""
+
+    rows: NDArray[np.intp]
+    model: Any
+    scores: Floats
 
 
 class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """What classifiers around a classifier share: two named classes, and the scores of the model inside."""
+    """What classifiers around a classifier share: two named classes, and the scores of the model inside.
+
+    The model gets rows, labels and weights as the user passed them, and checks them itself: only it knows which
+    columns, types and missing values it takes.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_
+        Those of the fitted model, if it has them.
+    """
 
     estimator: Any
     classes_: NDArray[Any]
 
-    def _refitted(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-        """Rows and labels for a model that is fitted here."""
-        rows, labels = validate_data(self, X, y, accept_sparse=SPARSE, dtype=None)
-        return rows, _two_labels(labels)
+    def _model(self) -> Any:
+        """A fitted model."""
+        return self.estimator_
 
-    def _new(self, X: ArrayLike) -> Any:
-        """Rows for a model that was fitted here."""
-        return validate_data(self, X, accept_sparse=SPARSE, dtype=None, reset=False)
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features that the model was fitted to."""
+        return cast(int, self._model().n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the features that the model was fitted to."""
+        return cast("NDArray[Any]", self._model().feature_names_in_)
 
     def _method(self) -> str:
-        return "predict_proba" if hasattr(self.estimator, "predict_proba") else "decision_function"
+        found = next((name for name in METHODS if hasattr(self.estimator, name)), None)
+        if found is None:
+            raise InputError(
+                f"estimator must have {' or '.join(METHODS)}, and {type(self.estimator).__name__} has neither: pass a "
+                "classifier that gives scores"
+            )
+        return found
 
     def _kind(self) -> Any:
         return "probability" if self._method() == "predict_proba" else "real"
 
-    def _scores(self, estimator: Any, X: Any) -> NDArray[np.float64]:
-        return _column(getattr(estimator, self._method())(X))
+    def _scores(self, estimator: Any, X: Any) -> Floats:
+        scores = np.asarray(getattr(estimator, self._method())(X), dtype=np.float64)
+        return scores[:, 1] if scores.ndim == 2 else scores
+
+    def _trained(self, X: Any, y: Any, params: dict[str, Any]) -> Any:
+        return clone(self.estimator).fit(X, y, **params)
+
+    def _folds(
+        self, cv: Any, X: Any, y: Any, labels: NDArray[Any], params: dict[str, Any], *, once: bool = False
+    ) -> Iterator[Fold]:
+        """The folds, all of them checked before a model is trained; with ``once``, each row must be in one of them.
+
+        Rows are selected in whatever was passed by scikit-learn's own means, without converting it.
+        """
+        rows, answers = indexable(X, y)
+        splits = list(check_cv(cv, labels, classifier=True).split(rows, answers))
+        check_splits(splits, labels, once=once)
+        for train, test in splits:
+            some, theirs = _safe_split(self.estimator, rows, answers, train)
+            model = self._trained(some, theirs, _check_method_params(rows, params, train))
+            held, _ = _safe_split(self.estimator, rows, None, test, train)
+            yield Fold(test, model, self._scores(model, held))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities, one column per entry of ``classes_``."""
@@ -57,10 +114,11 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.classes_[(p > 0.5).astype(np.intp)])
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes; sparse input where the estimator takes it."""
+        """Two classes; the input that the model takes."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.sparse = True
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            tags.input_tags = get_tags(self.estimator).input_tags
         return tags
 
 
@@ -72,7 +130,7 @@ class CalibratedClassifier(ScoringClassifier):
     estimator
         The classifier; its ``predict_proba`` (else ``decision_function``) gives the score.
     calibrator
-        Any binary calibrator.
+        Any calibrator of one score, such as ``PlattScaling()`` or ``AutoCalibrator()``.
     cv : "prefit", int or splitter
         ``"prefit"`` (default): ``estimator`` is fitted already and is never refitted; the rows given to ``fit`` must be
         new to it. Otherwise scores come out of fold, one map is fitted to all of them, and the estimator is refitted on
@@ -84,7 +142,9 @@ class CalibratedClassifier(ScoringClassifier):
     Attributes
     ----------
     classes_, estimator_, calibrator_
-        Labels in sorted order, the classifier and the fitted calibrator.
+        Labels in the order of the classifier's columns, the classifier and the fitted calibrator.
+    n_features_in_, feature_names_in_
+        Those of the classifier, if it has them.
 
     Examples
     --------
@@ -112,57 +172,58 @@ class CalibratedClassifier(ScoringClassifier):
         self.weights = weights
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the map, and the estimator unless it is prefit."""
-        X, y = self._checked(X, y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
-        self.classes_ = self._class_labels(y)
-        labels = y == self.classes_[1]
-        if self.cv == "prefit":
-            _check_prefit(self.estimator)
-            self.estimator_ = FrozenEstimator(self.estimator)
-            scores, sampling = self._scores(self.estimator_, X), INDEPENDENT
-        else:
-            params = {} if weight is None else {"sample_weight": weight}
-            scores, sampling = self._out_of_fold(X, y, params), OUT_OF_FOLD
-            self.estimator_ = clone(self.estimator).fit(X, y, **params)
-        tally = Tally.from_arrays(scores, labels, weight, weights=self.weights, kind=self._kind())
+        """Fit the map, and the estimator unless it is prefit.
+
+        The estimator gets rows, labels and weights as they are passed: frames stay frames, and missing values are for
+        the estimator to take or to refuse.
+        """
+        check_calibrator(self.calibrator)
+        kind, labels = self._kind(), two_labels(y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels)
+        params = {} if sample_weight is None else {"sample_weight": sample_weight}
+        model, classes, scores = self._prefit(X, labels) if self._is_prefit() else self._refitted(X, y, labels, params)
+        tally = Tally.from_arrays(scores, labels == classes[1], weight, weights=self.weights, kind=kind)
+        sampling = INDEPENDENT if self._is_prefit() else OUT_OF_FOLD
         self.calibrator_ = clone(self.calibrator).fit_tally(tally, sampling=sampling)
+        self.classes_, self.estimator_ = classes, model
         return self
 
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-        if self.cv == "prefit":  # a fitted pipeline checks its own input, and may take columns that are not numbers
-            if hasattr(self.estimator, "n_features_in_"):
-                self.n_features_in_ = self.estimator.n_features_in_
-            return X, _two_labels(np.asarray(y))
-        return self._refitted(X, y)
+    def _is_prefit(self) -> bool:
+        return isinstance(self.cv, str) and self.cv == "prefit"
 
-    def _class_labels(self, y: NDArray[Any]) -> NDArray[Any]:
-        """The two labels in sorted order: those that a prefit model knows, else those of ``y``."""
-        found = np.unique(y)
-        classes = np.asarray(self.estimator.classes_) if self._knows_classes() else found
+    def _prefit(self, X: Any, labels: NDArray[Any]) -> Scored:
+        _check_prefit(self.estimator)
+        model = FrozenEstimator(self.estimator)
+        classes = self._known_classes(labels)
+        return model, classes, self._scores(model, X)
+
+    def _known_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """The two classes of the prefit model, else those of ``y`` in sorted order."""
+        found = np.unique(labels)
+        classes = np.asarray(getattr(self.estimator, "classes_", found))
         check_two(classes)
         if not set(found.tolist()) <= set(classes.tolist()):
             raise ValueError(f"y has the classes {found.tolist()}, but the fitted model has {classes.tolist()}")
         return classes
 
-    def _knows_classes(self) -> bool:
-        return self.cv == "prefit" and hasattr(self.estimator, "classes_")
+    def _refitted(self, X: Any, y: Any, labels: NDArray[Any], params: dict[str, Any]) -> Scored:
+        """The model of all rows, and the score of each row by a model that has not seen it."""
+        scores = np.empty(len(labels))
+        for fold in self._folds(self.cv, X, y, labels, params, once=True):
+            scores[fold.rows] = fold.scores
+        model = self._trained(X, y, params)
+        return model, class_names(model, labels), scores
 
     def __sklearn_clone__(self) -> Self:
         """A clone keeps a prefit model fitted, so that it survives cross-validation and grid searches."""
-        if self.cv != "prefit":
+        if not self._is_prefit():
             return cast(Self, _clone_parametrized(self))
         frozen = self.estimator if isinstance(self.estimator, FrozenEstimator) else FrozenEstimator(self.estimator)
-        return type(self)(frozen, clone(self.calibrator), cv=self.cv, weights=self.weights)
-
-    def _out_of_fold(self, X: Any, y: NDArray[Any], params: dict[str, Any]) -> NDArray[np.float64]:
-        return _column(cross_val_predict(self.estimator, X, y, cv=self.cv, method=self._method(), params=params))
+        return type(self)(frozen, clone(self.calibrator, safe=False), cv=self.cv, weights=self.weights)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities, one column per entry of ``classes_``."""
         check_is_fitted(self, "calibrator_")
-        if self.cv != "prefit":
-            X = self._new(X)
         return np.asarray(self.calibrator_.predict_proba(self._scores(self.estimator_, X)))
 
     def certificate(self, alpha: float | None = None) -> Certificate | Refusal:
@@ -180,11 +241,14 @@ def _check_prefit(estimator: Any) -> None:
         ) from None
 
 
-def _two_labels(y: NDArray[Any]) -> NDArray[Any]:
-    check_classification_targets(y)
-    if type_of_target(y, input_name="y") == "multiclass":
+def two_labels(y: Any) -> NDArray[Any]:
+    """Labels of at most two classes."""
+    labels = label_column(y, "y")
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    if type_of_target(labels, input_name="y") == "multiclass":
         raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
-    return y
+    return labels
 
 
 def check_two(classes: NDArray[Any]) -> None:
@@ -196,5 +260,26 @@ def check_two(classes: NDArray[Any]) -> None:
         )
 
 
-def _column(scores: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(scores[:, 1] if scores.ndim == 2 else scores, dtype=np.float64)
+def class_names(model: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """The classes as the model lists them; sorted where it lists none, or other ones (text for booleans, say)."""
+    found = np.unique(labels)
+    known = np.asarray(getattr(model, "classes_", found))
+    return known if set(known.tolist()) == set(found.tolist()) else found
+
+
+def check_splits(splits: Splits, labels: NDArray[Any], *, once: bool) -> None:
+    """Refuse folds that cannot be trained or calibrated; with ``once``, also those that are not a partition."""
+    check_two(np.unique(labels))
+    if not splits:
+        raise ValueError("cv has no folds: pass a number of folds, such as 5")
+    for train, test in splits:
+        if np.intersect1d(train, test).size:
+            raise ValueError("cv gives some rows to a model and to its calibrator: keep the two apart")
+        if len(np.unique(labels[train])) < 2:
+            raise ValueError("the rows outside one fold hold one class only: lower cv, or keep the classes mixed")
+    times = np.bincount(np.concatenate([test for _, test in splits]), minlength=len(labels))
+    if once and (times != 1).any():
+        raise ValueError(
+            f"cv must leave out every row exactly once, and {np.count_nonzero(times != 1):,} of {len(labels):,} rows "
+            "are left out never or several times: pass a number of folds, or a splitter such as StratifiedKFold"
+        )

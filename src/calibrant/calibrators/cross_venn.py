@@ -7,12 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
-from sklearn.model_selection import BaseCrossValidator, check_cv
-from sklearn.utils import indexable
+from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from calibrant.calibrators.classifier import ScoringClassifier, check_two
+from calibrant.calibrators.classifier import ScoringClassifier, class_names, two_labels
 from calibrant.calibrators.venn import merged_pairs
 from calibrant.calibrators.venn_abers import VennAbers
 from calibrant.guarantees.certificates import Refusal
@@ -44,9 +42,11 @@ class CrossVennAbers(ScoringClassifier):
     Attributes
     ----------
     classes_
-        Labels in sorted order.
+        Labels in the order of the models' columns.
     estimators_, calibrators_ : list
         The K models and the K fitted :class:`VennAbers`.
+    n_features_in_, feature_names_in_
+        Those of the models, if they have them.
 
     Notes
     -----
@@ -86,29 +86,32 @@ class CrossVennAbers(ScoringClassifier):
         self.weights = weights
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit a model and a calibrator for each fold."""
-        checked, labels = self._refitted(X, y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, checked)
-        self.classes_ = np.unique(labels)
-        check_two(self.classes_)
-        (rows,) = indexable(checked)
-        self.estimators_, self.calibrators_ = [], []
-        for train, test in check_cv(self.cv, labels, classifier=True).split(rows, labels):
-            if np.intersect1d(train, test).size:
-                raise ValueError("cv gives some rows to a model and to its calibrator: keep the two apart")
-            if len(np.unique(labels[train])) < 2:
-                raise ValueError("the rows outside one fold hold one class only: lower cv, or keep the classes mixed")
-            params = {} if weight is None else {"sample_weight": weight[train]}
-            model = clone(self.estimator).fit(rows[train], labels[train], **params)
-            held = None if weight is None else weight[test]
-            self.estimators_.append(model)
-            self.calibrators_.append(self._calibrated(model, rows[test], labels[test], held))
+        """Fit a model and a calibrator for each fold.
+
+        Models get rows, labels and weights as they are passed: frames stay frames, and missing values are for the
+        models to take or to refuse.
+        """
+        kind, labels = self._kind(), two_labels(y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels)
+        params = {} if sample_weight is None else {"sample_weight": sample_weight}
+        folds = list(self._folds(self.cv, X, y, labels, params))
+        classes = class_names(folds[0].model, labels)
+        tallies = [
+            Tally.from_arrays(
+                fold.scores,
+                labels[fold.rows] == classes[1],
+                None if weight is None else weight[fold.rows],
+                weights=self.weights,
+                kind=kind,
+            )
+            for fold in folds
+        ]
+        self.calibrators_ = [VennAbers().fit_tally(tally) for tally in tallies]
+        self.classes_, self.estimators_ = classes, [fold.model for fold in folds]
         return self
 
-    def _calibrated(self, model: Any, X: Any, y: NDArray[Any], weight: NDArray[Any] | None) -> VennAbers:
-        labels = y == self.classes_[1]
-        tally = Tally.from_arrays(self._scores(model, X), labels, weight, weights=self.weights, kind=self._kind())
-        return VennAbers().fit_tally(tally)
+    def _model(self) -> Any:
+        return self.estimators_[0]
 
     def pair(self, X: ArrayLike) -> tuple[Floats, Floats]:
         r"""The merged probabilities :math:`1 - \bar q_0` and :math:`\bar p_1` of each row.
@@ -125,9 +128,8 @@ class CrossVennAbers(ScoringClassifier):
 
     def _merged(self, X: ArrayLike) -> tuple[Floats, Floats, Floats]:
         check_is_fitted(self, "calibrators_")
-        rows = self._new(X)
         pairs = [
-            calibrator.interval(self._scores(model, rows))
+            calibrator.interval(self._scores(model, X))
             for model, calibrator in zip(self.estimators_, self.calibrators_, strict=True)
         ]
         p0, p1 = (np.stack(each) for each in zip(*pairs, strict=True))

@@ -12,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError
+from calibrant.arrays.labels import label_column
 from calibrant.calibrators.classifier import ScoringClassifier, check_two
 from calibrant.numerics import expit
 from calibrant.online.base import Forecaster, one_score_forecaster, own_copy
@@ -104,6 +105,7 @@ class OnlineClassifier(ScoringClassifier):
         return self.prefit or isinstance(self.estimator, FrozenEstimator)
 
     def _classes(self, y: ArrayLike | None, classes: ArrayLike | None) -> NDArray[Any]:
+        self._method()  # a model without scores is refused before it learns
         if self._frozen:
             check_is_fitted(self.estimator)
             named = self.estimator.classes_
@@ -111,7 +113,9 @@ class OnlineClassifier(ScoringClassifier):
             if not hasattr(self.estimator, "partial_fit"):
                 name = type(self.estimator).__name__
                 raise InputError(f"{name} has no partial_fit: fit it first and pass prefit=True, or use another model")
-            named = np.unique(np.asarray(y if classes is None else classes))
+            given, name = (y, "y") if classes is None else (classes, "classes")
+            label_column(given, name)  # none is missing
+            named = np.unique(np.asarray(given))
         found = np.asarray(named)
         check_two(found)
         return found
@@ -155,7 +159,7 @@ class OnlineClassifier(ScoringClassifier):
 
 
 def _binary(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:
-    found = np.asarray(y)
+    found = label_column(y, "y")
     unknown = set(np.unique(found).tolist()) - set(classes.tolist())
     if unknown:
         raise InputError(f"y has labels that are not among the classes {classes.tolist()}: {sorted(unknown)}")
