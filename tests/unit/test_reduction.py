@@ -201,7 +201,7 @@ def test_every_binary_calibrator_goes_through_classes_that_are_rare_absent_or_al
 
 def test_what_is_no_binary_calibrator_is_refused() -> None:
     for wrong in (calibrant.SegmentCalibrator(), PlattScaling, "platt", TopLabelHistogramBinning()):
-        with pytest.raises(InputError, match="calibrator must be one of a score alone"):
+        with pytest.raises(InputError, match=r"^calibrator must be "):
             Reduction("top-label", wrong).fit(SIX, LABELS, classes=CLASSES)  # type: ignore[arg-type]
 
 

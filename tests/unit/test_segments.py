@@ -1084,7 +1084,8 @@ def test_a_tally_has_no_segments():
     [
         ({"mode": "other"}, {}, "mode is 'other'"),
         ({"alpha": 0.0}, {}, "alpha must lie"),
-        ({"calibrator": SegmentCalibrator()}, {}, "a score alone"),
+        ({"calibrator": SegmentCalibrator()}, {}, "needs segments as well"),
+        ({"calibrator": AutoCalibrator(guarantee=(0.1, 0.1))}, {}, "calibrator must have no guarantee"),
         ({}, {"by": None}, "missing"),
         ({}, {"by": "region"}, "looks like the name of a column"),
         ({}, {"by": ["a"] * 7}, "has 7 rows but scores has 100"),

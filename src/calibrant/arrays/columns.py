@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -168,6 +168,12 @@ def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
     if value not in allowed:
         choices = ", ".join(repr(option) for option in allowed)
         raise InputError(f"{name} is {value!r}, which is not an option: pass one of {choices}")
+
+
+def check_list(name: str, value: object) -> None:
+    """Raise when an option that takes several values is given one of them alone."""
+    if isinstance(value, str) or not isinstance(value, Collection):
+        raise InputError(f"{name} must be a list, not {value!r}: pass {name}=[...]")
 
 
 def value_range(a: NDArray[Any]) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from calibrant.arrays import InputError
 from calibrant.arrays.class_rows import ClassRows
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import check_list, check_option
 from calibrant.calibrators.choosing import Compared
 from calibrant.calibrators.class_base import ClassCalibrator
 from calibrant.calibrators.class_choosing import FORMS, ClassCandidate, fitted, select_classes, told
@@ -131,6 +131,7 @@ class ClassAutoCalibrator(ClassCalibrator):
         """What is tried, simplest first."""
         if self.candidates is None:
             return [ClassCandidate.named(name) for name in FORMS]
+        check_list("candidates", self.candidates)
         return [ClassCandidate.named("identity"), *(_candidate(each) for each in self.candidates if each != "identity")]
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Refusal:
@@ -196,7 +197,10 @@ def _candidate(given: str | ClassCalibrator) -> ClassCandidate:
         )
     if isinstance(given, ClassCalibrator):
         return ClassCandidate(repr(given), given=Given(repr(given), lambda rows: clone(given)._fit_rows(rows).map_))
+    if isinstance(given, type) and issubclass(given, ClassCalibrator):
+        kind = given.__name__
+        raise InputError(f"candidates must hold instances, and {kind} is a class: pass {kind}()")
     if not isinstance(given, str) or given not in FORMS:
         names = ", ".join(map(repr, FORMS))
-        raise InputError(f"candidates must hold calibrators of classes or names among {names}, got {given!r}")
+        raise InputError(f"candidates must hold calibrators of classes or names among {names}, not {given!r}")
     return ClassCandidate.named(given, rows=0.0)

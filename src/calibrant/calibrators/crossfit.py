@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import read_numbers
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
 from calibrant.numerics import Floats
 
 Folds = Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]
@@ -47,6 +47,7 @@ def crossfit(
     >>> crossfit(PlattScaling(), [0.1, 0.4, 0.5, 0.9], [0, 1, 0, 1], cv=2, time=[1, 2, 3, 4]).shape
     (4,)
     """
+    check_calibrator(calibrator)
     if groups is not None and time is not None:
         raise InputError("groups and time cannot both split the rows: pass one of them")
     if cv < 2:

@@ -7,7 +7,7 @@ import numpy as np
 from calibrant.arrays import InputError
 from calibrant.arrays.class_rows import ClassRows
 from calibrant.arrays.columns import check_option
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.binning import HistogramBinning
 from calibrant.calibrators.class_base import ClassCalibrator
 from calibrant.calibrators.cuts import check_bins
@@ -75,8 +75,7 @@ class ReducingCalibrator(ClassCalibrator):
     def _check(self, binary: object, class_wise: bool) -> None:
         check_option("rare", self.rare, ("pool", "refuse"))
         check_bins(self.least, "least")
-        if not isinstance(binary, BinaryCalibrator) or type(binary)._fit_map is BinaryCalibrator._fit_map:
-            raise InputError(f"calibrator must be one of a score alone, such as PlattScaling(), got {binary!r}")
+        check_calibrator(binary)
         if self.normalised and not class_wise:
             raise InputError("only class-wise probabilities can be normalised: leave normalised out")
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from calibrant.arrays import InputError
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.binning import FIXED_SOURCE, SEED
 from calibrant.calibrators.cuts import check_bins, counted, equal_masses, parted, pulled_back, scaled_means
 from calibrant.calibrators.parametric import PlattScaling
@@ -98,8 +98,12 @@ class ScalingBinning(BinaryCalibrator):
         self.part_size = part_size
         self.random_state = random_state
 
-    def _fit_map(self, tally: Tally) -> Map:
+    def _check(self) -> None:
         check_bins(self.n_bins)
+        if self.scaling is not None:
+            check_calibrator(self.scaling, "scaling")
+
+    def _fit_map(self, tally: Tally) -> Map:
         size = HALF if self.outcomes and self.part_size is None else self.part_size
         part, rest = (tally, tally) if size is None else parted(tally, size, self.random_state)
         self.scaling_ = clone(PlattScaling() if self.scaling is None else self.scaling).fit_tally(part)

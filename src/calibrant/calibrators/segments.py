@@ -14,7 +14,7 @@ from sklearn.base import clone
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import check_option, refuse_names, score_and_label
 from calibrant.arrays.keys import Keys
-from calibrant.calibrators.base import BinaryCalibrator, both_classes, refuse_places
+from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
 from calibrant.calibrators.candidates import FEW
 from calibrant.calibrators.choosing import Candidate, Facts, select
 from calibrant.calibrators.folds import FOLDS, Folds
@@ -192,8 +192,8 @@ class SegmentCalibrator(BinaryCalibrator):
         check_option("mode", self.mode, get_args(How))
         if not 0.0 < self.alpha < 1.0:
             raise InputError(f"alpha must lie strictly between 0 and 1, got {self.alpha!r}")
-        if isinstance(self.calibrator, SegmentCalibrator) or getattr(self.calibrator, "guarantee", None) is not None:
-            raise InputError("calibrator must be one of a score alone, without a guarantee: pass another one")
+        if self.calibrator is not None and getattr(check_calibrator(self.calibrator), "guarantee", None) is not None:
+            raise InputError("calibrator must have no guarantee, which holds for one map of all rows: leave it out")
 
     def _base(self) -> BinaryCalibrator:
         if self.calibrator is None:

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from calibrant.arrays import InputError, Kind, Rows, check_rows
-from calibrant.arrays.columns import check_option, need_names, refuse_names, score_and_label
-from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator
+from calibrant.arrays.columns import check_list, check_option, need_names, refuse_names, score_and_label
+from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, check_calibrator
 from calibrant.calibrators.candidates import BLEND, CANDIDATES, FEW, LEAST, REAL_BLEND
 from calibrant.calibrators.choosing import Blend, Candidate, Compared, Selection, select
 from calibrant.calibrators.folds import Folds
@@ -199,7 +199,6 @@ class AutoCalibrator(BinaryCalibrator):
         return tally.for_fitting() if self.guarantee is not None else tally.in_effective_rows()
 
     def _fit_map(self, tally: Tally) -> Map:
-        self._check()
         self.bins_: Bins | None = None
         folds = getattr(self, "_apart", None)
         if folds is None:
@@ -223,7 +222,7 @@ class AutoCalibrator(BinaryCalibrator):
         if self.candidates is None:
             pool = [each for each in CANDIDATES.values() if kind in each.kinds]
         else:
-            named = [_candidate(each) for each in self.candidates if each != BLEND.name]
+            named = _candidates(self.candidates)
             pool = [CANDIDATES["identity"], *(each for each in named if each.name != "identity")]
         if kind == "real":  # no probabilities to keep: Platt's map is the simplest thing there is
             return [replace(CANDIDATES["platt"], least=0.0), *(e for e in pool if e.name not in ("platt", "identity"))]
@@ -240,6 +239,8 @@ class AutoCalibrator(BinaryCalibrator):
             raise InputError(f"cv must be a whole number of at least 2 parts, got {self.cv!r}")
         if not isinstance(self.look, Integral) or isinstance(self.look, bool) or self.look < 1:
             raise InputError(f"look must be an integer of at least 1, got {self.look!r}")
+        if self.candidates is not None:
+            _candidates(self.candidates)
         if self.guarantee is None:
             if self.look != 1:
                 raise InputError("look counts how often a guarantee was asked for: pass guarantee too")
@@ -331,12 +332,23 @@ class AutoCalibrator(BinaryCalibrator):
         )
 
 
-def _candidate(given: str | BinaryCalibrator) -> Candidate:
-    if isinstance(given, BinaryCalibrator):
-        return Candidate(repr(given), lambda tally: clone(given).fit_tally(tally).map_)
-    if not isinstance(given, str) or given not in CANDIDATES:
+def _candidates(given: Sequence[str | BinaryCalibrator]) -> list[Candidate]:
+    """What the user wants to try, but for the blend."""
+    check_list("candidates", given)
+    return [
+        _candidate(each, f"candidates[{place}]")
+        for place, each in enumerate(given)
+        if not (isinstance(each, str) and each == BLEND.name)
+    ]
+
+
+def _candidate(given: str | BinaryCalibrator, name: str) -> Candidate:
+    if not isinstance(given, str):
+        made = check_calibrator(given, name)
+        return Candidate(repr(made), lambda tally: clone(made).fit_tally(tally).map_)
+    if given not in CANDIDATES:
         names = ", ".join(map(repr, [*CANDIDATES, BLEND.name]))
-        raise InputError(f"candidates must hold calibrators or names among {names}, got {given!r}")
+        raise InputError(f"candidates must hold calibrators or names among {names}, not {given!r}")
     return replace(CANDIDATES[given], least=0.0, rows=0.0)
 
 
