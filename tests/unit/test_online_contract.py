@@ -159,10 +159,9 @@ def test_a_forecaster_of_your_own_may_keep_what_it_learns_in_public() -> None:
         def __init__(self, prior: float = 0.5) -> None:
             self.prior, self.total, self.seen = prior, 0.0, 0
 
-        def learn_one(self, score: float, label: float, features: Any = None) -> Mean:
+        def _learn_one(self, score: float, label: float, features: Any = None) -> None:
             self.total += self._label(label)
             self.seen += 1
-            return self
 
         def _parameters(self) -> dict[str, Any]:
             return {"prior": self.prior}
@@ -462,8 +461,8 @@ def test_a_kernel_that_numba_refuses_stays_as_it_was() -> None:
 @pytest.fixture
 def contrary() -> Any:
     class Contrary(AsIs):
-        def predict_one(self, score: float, features: Any = None) -> float:
-            return 1.0 - super().predict_one(score)
+        def _predict_one(self, score: float, features: Any = None) -> float:
+            return 1.0 - super()._predict_one(score)
 
     yield Contrary
     KINDS.pop("Contrary")

@@ -1008,12 +1008,11 @@ class Turning(Forecaster, abstract=True):
     def n_rows(self) -> int:
         return self.seen
 
-    def predict_one(self, score: float, features: Any = None) -> float:
+    def _predict_one(self, score: float, features: Any = None) -> float:
         return 1.0 - score if self.seen % 2 else score
 
-    def learn_one(self, score: float, label: float, features: Any = None) -> Turning:
+    def _learn_one(self, score: float, label: float, features: Any = None) -> None:
         self.seen += 1
-        return self
 
 
 def test_log_weights_lose_no_more_to_rounding_than_is_paid_for() -> None:

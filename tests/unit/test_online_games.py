@@ -59,14 +59,13 @@ class Fixed(Forecaster):
     def n_rows(self) -> int:
         return self.seen
 
-    def predict_one(self, score: float, features: object = None) -> float:
+    def _predict_one(self, score: float, features: object = None) -> float:
         return float(self.inner.apply([self._score(score)])[0])
 
-    def learn_one(self, score: float, label: float, features: object = None) -> Fixed:
+    def _learn_one(self, score: float, label: float, features: object = None) -> None:
         self.seen += 1
-        return self
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         return self.inner
 
     def _parameters(self) -> dict[str, object]:
@@ -963,9 +962,9 @@ def test_every_expert_is_asked_once_a_row() -> None:
     class Counting(Fixed):
         asked = 0
 
-        def predict_one(self, score: float, features: object = None) -> float:
+        def _predict_one(self, score: float, features: object = None) -> float:
             Counting.asked += 1
-            return super().predict_one(score)
+            return super()._predict_one(score)
 
     del KINDS["Counting"]
     x, y = stream(30)

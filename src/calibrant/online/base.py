@@ -20,6 +20,7 @@ from calibrant.online.inputs import many_features, many_labels, many_scores, one
 from calibrant.online.kernels import SEEN, Factory, object_steps
 from calibrant.online.limits import MOST_ROWS, changed
 from calibrant.online.settings import settle
+from calibrant.online.shared import Shared
 from calibrant.online.states import finite, parsed
 
 KINDS: dict[str, type[Forecaster]] = {}
@@ -31,20 +32,23 @@ VERSION = 1
 STRANGE = "state must be what a forecaster of calibrant.online wrote, and it is not"
 
 
-class Forecaster:
+class Forecaster(Shared):
     """A forecaster of outcomes that learns as they arrive.
 
     The contract: :meth:`predict_one` is pure, so that asking twice gives the same answer; :meth:`learn_one` moves on by
     one outcome; :meth:`predict_many` and :meth:`learn_many` equal loops over these, bit for bit; :attr:`state` is
     small, plain JSON, from which :meth:`restore` continues as if nothing had happened. Memory does not grow with the
     stream.
+    Threads may share a forecaster: each call sees it before or after a call of another thread that learns, never in
+    between. A forked process may read it; to learn there, resume or copy it first.
     A forecaster that stands on others owns copies of them, so that nobody else moves them. Attributes that are called
     as arguments of ``__init__`` are settings: they are set there once, and stay.
 
-    A subclass defines ``predict_one``, ``learn_one``, ``n_rows``, ``_parameters`` (its keyword arguments), ``_numbers``
-    (what it learned, the rows first) and ``_resume``, and adds to ``_check`` what its numbers must keep;
-    :class:`KernelForecaster` does most of it for one that is written as a kernel. One object is for one thread at a
-    time.
+    A subclass defines ``_predict_one``, ``_learn_one``, ``n_rows``, ``_parameters`` (its keyword arguments),
+    ``_numbers`` (what it learned, the rows first) and ``_resume``, and adds to ``_check`` what its numbers must keep;
+    ``_freeze``, ``_predict_many``, ``_learn_many`` and ``_forecast_many`` if it has better ones.
+    :class:`KernelForecaster` does most of it for one that is written as a kernel. On its experts it calls methods whose
+    name begins with an underscore: they are inside its guard.
     """
 
     #: Forecasters that it stands on, in the order of its positional arguments.
@@ -62,7 +66,7 @@ class Forecaster:
         """Fix its settings, and remember the name, under which a state is found again, unless it is abstract."""
         super().__init_subclass__(**kwargs)
         settle(cls)
-        if {"predict_one", "learn_one"} & cls.__dict__.keys():
+        if {"_predict_one", "_learn_one"} & cls.__dict__.keys():
             cls._stand_alone()
         if abstract:
             return
@@ -84,39 +88,25 @@ class Forecaster:
             raise AttributeError(f"{type(self).__name__} stands on no other forecaster")
         return self.experts[0]
 
-    # ---------------------------------------------------------------------------------------------------- one row
-
-    def predict_one(self, score: float, features: Any = None) -> float:
-        """The probability of an event, from what was learned so far; asking changes nothing."""
-        raise NotImplementedError
-
-    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
-        """Learn one outcome."""
-        raise NotImplementedError
-
     # -------------------------------------------------------------------------------------------------- many rows
 
-    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Probabilities of many rows, all from what was learned so far."""
+    def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
         xs = self._scores(scores)
         fs = self._all(features, len(xs), scores)
-        return np.array([self.predict_one(x, f) for x, f in zip(xs.tolist(), fs, strict=True)], dtype=np.float64)
+        return np.array([self._predict_one(x, f) for x, f in zip(xs.tolist(), fs, strict=True)], dtype=np.float64)
 
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
-        """Learn outcomes in their order."""
+    def _learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> None:
         for x, y, f in self._rows(scores, labels, features):
-            self.learn_one(x, y, f)
-        return self
+            self._learn_one(x, y, f)
 
-    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
+    def _forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Floats:
         rows = self._rows(scores, labels, features)
         return np.array([self._step(x, y, f) for x, y, f in rows], dtype=np.float64)
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
         """Learn a row whose score and label were checked, and say what its forecast was."""
-        told = self.predict_one(score, features)
-        self.learn_one(score, label, features)
+        told = self._predict_one(score, features)
+        self._learn_one(score, label, features)
         return told
 
     def _rows(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Iterator[tuple[Any, Any, Any]]:
@@ -131,24 +121,27 @@ class Forecaster:
         """Rows learned so far."""
         raise NotImplementedError
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """All that was asked for and learned, as plain JSON; its numbers survive bit for bit."""
+    def _written(self) -> dict[str, Any]:
         return {
             "version": VERSION,
             "forecaster": type(self).__name__,
             "parameters": self._parameters(),
             "numbers": self._numbers(),
-            "experts": [expert.state for expert in self.experts],
+            "experts": [expert._written() for expert in self.experts],
         }
 
     def restore(self, state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Self:
-        """Go on from a state that an equal forecaster has written; a state that is refused changes nothing."""
+        """Go on from a state that an equal forecaster has written; a state that is refused changes nothing.
+
+        In a forked process it learns from then on.
+        """
         return self._go_on(parsed(state), "continue it by calibrant.online.resume(state)")
 
     def _go_on(self, state: Any, fix: str) -> Self:
         self._admit(state, fix)
-        self._take(state)
+        with self._guard as guard:
+            self._take(state)
+            guard.forked = False
         return self
 
     def _admit(self, state: Any, fix: str) -> float:
@@ -217,11 +210,7 @@ class Forecaster:
     def _compiles(self) -> bool:
         return any(expert._compiles for expert in self.experts)
 
-    def freeze(self) -> Map:
-        """The map that it applies now, where there is one; ``calibrant.Calibration(map)`` saves and exports it.
-
-        That of several classes is for ``calibrant.ClassCalibration(map)``.
-        """
+    def _freeze(self) -> Map:
         raise InputError(f"{type(self).__name__} has no fixed map: its forecasts depend on more than the score")
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
@@ -280,7 +269,7 @@ class Forecaster:
         """Stand on copies of these, so that nobody else moves them."""
         for expert in experts:
             one_score_forecaster(expert, "expert", features=self.passes_features)
-        self.experts = tuple(copy.deepcopy(expert) for expert in experts)
+        self._stand_on(copy.deepcopy(expert) for expert in experts)
         for place, expert in enumerate(self.experts, start=1):
             expert._branch(place)
 
@@ -289,10 +278,11 @@ class Forecaster:
         return cls(*experts, **parameters)
 
     def _score(self, score: Any) -> float:
-        return one_score(score)
+        return score if score.__class__ is float and 0.0 <= score <= 1.0 else one_score(score)
 
     def _label(self, label: Any) -> float:
-        return one_label(label, self.bounded_outcomes)
+        plain = label.__class__ is float and (label == 1.0 or label == 0.0)
+        return label if plain else one_label(label, self.bounded_outcomes)
 
     def _scores(self, scores: ArrayLike) -> Floats:
         return many_scores(scores)
@@ -335,10 +325,6 @@ class Forecaster:
     @property
     def _state(self) -> Any:
         return self
-
-    def __copy__(self) -> Self:
-        """A copy that learns alone, as by ``copy.deepcopy``."""
-        return copy.deepcopy(self)
 
     def __repr__(self) -> str:
         """How it was built."""

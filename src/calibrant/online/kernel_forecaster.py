@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from inspect import getattr_static
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,26 +13,41 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.guards import RACES, Guard
 from calibrant.online.kernels import (
     ENOUGH_COMPILED,
     ENOUGH_ROWS,
     SEEN,
     Factory,
+    Step,
     compiler,
     object_steps,
     row_steps,
     steps,
     streams,
 )
+from calibrant.online.shared import NOT_COPIED
 
 PLAIN = frozenset({bool, int, float})
 """Types of labels that need no conversion."""
 
-MADE_AGAIN = frozenset({"_predict", "_learn", "_both", "_row_state", "_stood_on"})
-"""Attributes that a copy makes for itself."""
+FORECASTS = 2
+"""Place of the stream that forecasts and learns nothing."""
+
+NUMBERS_A_ROW = 500
+"""Copying this many numbers takes as long as learning a single row."""
 
 COMPILED: set[tuple[tuple[Factory, ...], int]] = set()
 """Streams that numba has compiled in this process."""
+
+
+class RowSteps:
+    """What one row needs, in slots: Python 3.11 takes ten times as long to read an attribute of the forecaster."""
+
+    __slots__ = ("guard", "learn", "numbers", "predict")
+
+    def __init__(self, guard: Guard, numbers: Any, predict: Step, learn: Step) -> None:
+        self.guard, self.numbers, self.predict, self.learn = guard, numbers, predict, learn
 
 
 class KernelForecaster(Forecaster, abstract=True):
@@ -42,6 +58,7 @@ class KernelForecaster(Forecaster, abstract=True):
     """
 
     _factory: ClassVar[Factory]
+    _not_copied = NOT_COPIED | {"_rows_by", "_both", "_stood_on"}
     _stood_on = False
     """Whether another kernel steps on its numbers; a copy of it stands alone."""
 
@@ -78,7 +95,8 @@ class KernelForecaster(Forecaster, abstract=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrantWarning)
             trial._try_compiled()
-        self._use(fast=True)
+        with self._guard as guard:  # noqa: F841 - by this name it is found
+            self._use(fast=True)
         return self
 
     def _try_compiled(self) -> None:
@@ -88,7 +106,11 @@ class KernelForecaster(Forecaster, abstract=True):
         try:
             self._use(fast=True)
             self.learn_one(0.5, 1.0).predict_one(0.5)
-            self.learn_many([0.5], [1.0]).predict_many(self.forecast_many([0.5], [1.0]))
+            xs, ys, out = np.array([0.5]), np.array([1.0]), np.empty(1)
+            forecast, learn, predict = streams(self._kernel, fast=True)
+            forecast(self._both, xs, ys, out)
+            learn(self._both, xs, ys)
+            predict(self._both, xs, out)
         except NumbaError as error:
             first = str(error).strip().partition("\n")[0]
             raise InputError(f"numba cannot compile {type(self).__name__}: {first}") from error
@@ -104,16 +126,27 @@ class KernelForecaster(Forecaster, abstract=True):
         self._bind()
 
     def _bind(self) -> None:
-        self._both = (self._held, self.expert._state if self.experts else ())
-        self._row_state = self._held if self._fast and not self.experts else self._both
-        self._predict, self._learn = row_steps(self._kernel) if self._fast else steps(self._kernel, fast=False)
+        made = row_steps(self._kernel) if self._fast else steps(self._kernel, fast=False)
+        self._hold((self._held, self.expert._state if self.experts else ()), *made)
+
+    def _hold(self, both: Any, predict: Step, learn: Step) -> None:
+        """Hold what one row needs in one object: a forecast in another thread sees the old one or the new one."""
+        self._both = both
+        numbers = both[0] if self._fast and not self.experts else both
+        self._rows_by = RowSteps(self._guard, numbers, predict, learn)
+
+    def _share(self, guard: Guard) -> None:
+        super()._share(guard)
+        if hasattr(self, "_rows_by"):  # not yet where it is built
+            self._rows_by.guard = guard
 
     @classmethod
     def _stand_alone(cls) -> None:
         """Be no kernel for others either: whole streams, and those that stand on it, go by the steps for one row."""
-        for name in ("_step", "predict_many", "learn_many", "forecast_many", "_recipe", "_state"):
+        steps = ("predict_one", "learn_one", "_step", "_predict_many", "_learn_many", "_forecast_many")
+        for name in (*steps, "_recipe", "_state"):
             if name not in cls.__dict__:
-                setattr(cls, name, Forecaster.__dict__[name])
+                setattr(cls, name, getattr_static(Forecaster, name))
 
     @property
     def _kernel(self) -> tuple[Factory, ...]:
@@ -144,21 +177,61 @@ class KernelForecaster(Forecaster, abstract=True):
         """The probability of an event, from what was learned so far; asking changes nothing."""
         if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
             score = self._asked(score, features)
-        return self._predict(self._row_state, score)  # type: ignore[no-any-return]
+        by = self._rows_by
+        watched, predict = by.guard, by.predict
+        try:
+            before = watched.free
+            p: float = predict(by.numbers, score)
+            if watched.free is before:
+                return p
+        except RACES:  # if nobody was learning, it is raised again below
+            pass
+        return self._predict_alone(score, None)
 
     def learn_one(self, score: float, label: float, features: Any = None) -> Self:
         """Learn one outcome."""
         if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
             score = self._asked(score, features)
-        if label.__class__ not in PLAIN or not (label == 0 or label == 1):
-            label = self._label(label)
-        self._learn(self._row_state, score, label if label.__class__ is float else float(label))
+        if label.__class__ is not float or not (label == 1.0 or label == 0.0):
+            label = self._outcome(label)
+        guard = self._rows_by.guard
+        try:
+            del guard.free
+        except AttributeError:
+            guard.wait()
+        try:
+            if guard.forked:
+                guard.refuse_forked()
+            by = self._rows_by
+            learn = by.learn
+            learn(by.numbers, score, label)
+        finally:
+            guard.free = []
         return self
+
+    def _predict_one(self, score: float, features: Any = None) -> float:
+        if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
+            score = self._asked(score, features)
+        by = self._rows_by
+        return by.predict(by.numbers, score)  # type: ignore[no-any-return]
+
+    def _learn_one(self, score: float, label: float, features: Any = None) -> None:
+        if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
+            score = self._asked(score, features)
+        by = self._rows_by
+        by.learn(by.numbers, score, self._outcome(label))
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
         if features is not None:
             self._asked(score, features)
-        return self._learn(self._row_state, score, label)  # type: ignore[no-any-return]
+        by = self._rows_by
+        return by.learn(by.numbers, score, label)  # type: ignore[no-any-return]
+
+    def _outcome(self, label: Any) -> float:
+        """A label of any type as a float."""
+        if label.__class__ in PLAIN and (label == 0 or label == 1):
+            return float(label)
+        return self._label(label)
 
     def _asked(self, score: Any, features: Any) -> float:
         """A score that is no plain float in [0, 1]: of another type, or a mistake."""
@@ -166,22 +239,18 @@ class KernelForecaster(Forecaster, abstract=True):
             raise InputError(f"features must be left out: {type(self).__name__} looks at the score alone")
         return self._score(score)
 
-    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Probabilities of many rows, all from what was learned so far."""
+    def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
         xs = self._stream(scores, features)
         out = np.empty(len(xs))
-        self._run(2, xs, out)
+        self._run(FORECASTS, xs, out)
         return out
 
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
-        """Learn outcomes in their order."""
+    def _learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> None:
         xs = self._stream(scores, features)
         self._run(1, xs, self._labels(labels, scores))
         self._notice()
-        return self
 
-    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
+    def _forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Floats:
         xs = self._stream(scores, features)
         out = np.empty(len(xs))
         self._run(0, xs, self._labels(labels, scores), out)
@@ -199,18 +268,40 @@ class KernelForecaster(Forecaster, abstract=True):
     def _run(self, which: int, *arrays: NDArray[Any]) -> None:
         pays = not self._fast and self._pays(which, len(arrays[0]))
         run = streams(self._kernel, fast=self._fast or pays)[which]
-        if self._fast:
+        if self._fast and which == FORECASTS:
             run(self._both, *arrays)
-        elif pays:
-            COMPILED.add((self._kernel, which))
-            state = _as_arrays(self._both)
+        elif self._fast and _size(self._both) > NUMBERS_A_ROW * len(arrays[0]):
+            self._run_rows(*arrays)
+        elif self._fast or pays:
+            if pays:
+                COMPILED.add((self._kernel, which))
+            state = _as_arrays(self._both)  # a copy: other threads run meanwhile, and may be in a forecast
             run(state, *arrays)
-            _copy_back(state, self._both)
+            self._take_over(state)
         else:
             lists = [a.tolist() for a in arrays]
             run(self._both, *lists)
             if which != 1:
                 arrays[-1][:] = lists[-1]
+
+    def _run_rows(self, xs: Floats, ys: Floats, out: Floats | None = None) -> None:
+        by = self._rows_by
+        found = [by.learn(by.numbers, x, y) for x, y in zip(xs.tolist(), ys.tolist(), strict=True)]
+        if out is not None:
+            out[:] = found
+
+    def _take_over(self, state: Any) -> None:
+        """Continue with these arrays, replaced all at once unless another kernel steps on the old ones."""
+        if self._fast and not self._stood_on:
+            self._step_on(state)
+        else:
+            _copy_back(state, self._both)
+
+    def _step_on(self, state: Any) -> None:
+        self._held = state[0]
+        for expert in self.experts:
+            expert._step_on(state[1])  # type: ignore[attr-defined]
+        self._hold(state, self._rows_by.predict, self._rows_by.learn)
 
     def _pays(self, which: int, n_rows: int) -> bool:
         """Whether a stream is long enough for compiling it, or for the copy of the state where that is done already."""
@@ -224,13 +315,9 @@ class KernelForecaster(Forecaster, abstract=True):
     def _resume(self, numbers: list[float]) -> None:
         self._held[:] = numbers
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but the steps, and what they step on."""
-        return {k: v for k, v in self.__dict__.items() if k not in MADE_AGAIN}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make the steps again."""
-        self.__dict__.update(state)
+        super().__setstate__(state)
         self._use(fast=self._fast and compiler() is not None)
 
 

@@ -56,7 +56,7 @@ def object_steps(jit: Jit) -> tuple[Step, Step]:
     """The steps of a forecaster that is no kernel, for one that stands on it: its state is the forecaster itself."""
 
     def predict(state: Any, x: float) -> float:
-        return float(state.predict_one(x))
+        return float(state._predict_one(x))
 
     def learn(state: Any, x: float, y: float) -> float:
         return float(state._step(x, y))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from river import base
@@ -9,6 +10,7 @@ from river import base
 from calibrant.arrays import InputError
 from calibrant.online.base import Forecaster, one_score_forecaster, own_copy
 from calibrant.online.experts.newton import OnlinePlatt
+from calibrant.online.guards import Guard, learning, reading, watching
 from calibrant.online.inputs import one_label, one_score
 
 
@@ -16,7 +18,7 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
     """A binary classifier of river whose probabilities are kept calibrated.
 
     Each row is scored by the model as it is; then the model learns its outcome, and the forecaster learns it with that
-    score. A row that the model refuses is learned by nobody.
+    score. A row that the model refuses is learned by nobody. Threads may share it, as they may share a forecaster.
 
     Parameters
     ----------
@@ -55,6 +57,7 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
                 f"model must be a classifier of river with predict_proba_one, not {type(model).__name__}; one of "
                 "scikit-learn goes into OnlineClassifier"
             )
+        self._guard = Guard()
         self.model = model
         self.forecaster = forecaster  # as it was given, from which river makes clones
         self.forecaster_ = OnlinePlatt() if forecaster is None else own_copy(one_score_forecaster(forecaster))
@@ -73,16 +76,23 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
         yield {"model": linear_model.LogisticRegression()}
 
+    @reading
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle or a copy holds: model and forecaster after the same row."""
+        return copy.deepcopy(self.__dict__)
+
     def _score(self, x: dict[Any, Any]) -> float:
         told = self.model.predict_proba_one(x)
         return float(told[True] if True in told else 1.0 - told.get(False, 0.5))
 
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
+    @watching
+    def predict_proba_one(self, /, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """The calibrated probability of each label."""
         p = self.forecaster_.predict_one(self._score(x))
         return {False: 1.0 - p, True: p}
 
-    def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
+    @learning
+    def learn_one(self, /, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
         """Learn one outcome: the model, and the forecaster from the score that the model gave before."""
         score, label = one_score(self._score(x)), one_label(y, bounded=False)
         self.model.learn_one(x, y)  # if it raises, the forecaster has not moved

@@ -17,6 +17,7 @@ from calibrant.calibrators.classifier import ScoringClassifier, check_two
 from calibrant.numerics import expit
 from calibrant.online.base import Forecaster, one_score_forecaster, own_copy
 from calibrant.online.experts.newton import OnlinePlatt
+from calibrant.online.guards import Guard, learning, reading, watching
 from calibrant.online.inputs import many_labels, many_scores
 
 
@@ -24,7 +25,8 @@ class OnlineClassifier(ScoringClassifier):
     """A binary classifier whose probabilities are kept calibrated batch by batch.
 
     Each batch is first scored by the model as it was before, then its outcomes are learned by the forecaster, and only
-    then by the model: the forecaster never sees a score of a row that the model was fitted on.
+    then by the model: the forecaster never sees a score of a row that the model was fitted on. Threads may share it, as
+    they may share a forecaster.
 
     Parameters
     ----------
@@ -72,10 +74,25 @@ class OnlineClassifier(ScoringClassifier):
         self.forecaster = forecaster
         self.prefit = prefit
 
+    @property
+    def _guard(self) -> Guard:
+        """Made when it is first needed: an estimator of scikit-learn sets nothing but its parameters at first."""
+        found: Guard | None = self.__dict__.get("_own_guard")
+        return self.__dict__.setdefault("_own_guard", Guard()) if found is None else found
+
+    @reading
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle or a copy holds: model and forecaster after the same batch."""
+        found = {name: value for name, value in super().__getstate__().items() if name != "_own_guard"}
+        moving = ("forecaster_",) if self._frozen else ("estimator_", "forecaster_")
+        return found | {name: copy.deepcopy(found[name]) for name in moving if name in found}
+
+    @learning
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Forget everything and begin with one batch, of which only a prefit model's calibration is learned."""
         return self._begin(X, y, None)
 
+    @learning
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn a batch: its scores by the model so far, then its outcomes."""
         if not hasattr(self, "forecaster_"):
@@ -125,8 +142,10 @@ class OnlineClassifier(ScoringClassifier):
         held = self.__dict__.get("_given")
         if held is None or held[0] is not self.forecaster:
             given = OnlinePlatt() if self.forecaster is None else own_copy(one_score_forecaster(self.forecaster))
-            held = self._given = (self.forecaster, given)
-        return held[1]
+            if held is not None:
+                del self._given
+            held = self.__dict__.setdefault("_given", (self.forecaster, given))  # the first one, of several threads
+        return held[1]  # type: ignore[no-any-return]
 
     def _rows(self, estimator: Any, X: ArrayLike, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Scores and labels, checked before anybody learns."""
@@ -137,25 +156,29 @@ class OnlineClassifier(ScoringClassifier):
         scores = self._scores(estimator, X)
         return scores if self._kind() == "probability" else np.asarray(expit(scores), dtype=np.float64)
 
+    @watching
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities, one column per entry of ``classes_``."""
-        ready = self._ready()
-        p = ready.forecaster_.predict_many(ready._probabilities(ready.estimator_, X))
+        _, p = self._forecasts(X)
         return np.asarray(np.column_stack([1.0 - p, p]))
 
+    @watching
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class of the larger calibrated probability; the first one at exactly one half."""
-        return super(OnlineClassifier, self._ready()).predict(X)
+        classes, p = self._forecasts(X)
+        return np.asarray(classes[(p > 0.5).astype(np.intp)])
 
-    def _ready(self) -> Self:
-        """Itself; before the first outcome, which may come weeks later, a prefit model with the forecaster's start."""
+    def _forecasts(self, X: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """The classes, and the calibrated probability of the second one.
+
+        A prefit model has them before the first outcome, which may come weeks later, by the forecaster's start.
+        """
         if self._frozen and not hasattr(self, "forecaster_"):
-            known, start = self._classes(None, None), self._start()
-            ready = copy.copy(self)
-            ready.classes_, ready.estimator_, ready.forecaster_ = known, self.estimator, start
-            return ready
-        check_is_fitted(self, "forecaster_")
-        return self
+            classes, estimator, forecaster = self._classes(None, None), self.estimator, self._start()
+        else:
+            check_is_fitted(self, "forecaster_")
+            classes, estimator, forecaster = self.classes_, self.estimator_, self.forecaster_
+        return classes, forecaster.predict_many(self._probabilities(estimator, X))
 
 
 def _binary(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:

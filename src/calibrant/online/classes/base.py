@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,31 +45,24 @@ class ClassForecaster(Forecaster, abstract=True):
         """Rows learned so far."""
         return self._seen
 
-    def predict_one(self, score: Sequence[float] | Any, features: Any = None) -> Any:
-        """What it says about one row, from what was learned so far; asking changes nothing."""
+    def _predict_one(self, score: Sequence[float] | Any, features: Any = None) -> Any:
         return self._predict_row(self._row(score), features)
 
-    def learn_one(self, score: Sequence[float] | Any, label: Any, features: Any = None) -> Self:
-        """Learn the class of one row."""
+    def _learn_one(self, score: Sequence[float] | Any, label: Any, features: Any = None) -> None:
         row, place = self._row(score), self._label_place(label)
         self._learn_row(row, place, features)
         self._seen += 1
-        return self
 
-    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """What it says about many rows, all from what was learned so far."""
+    def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
         matrix = self._scores(scores)
         sides = self._all(features, len(matrix), scores)
         said = [self._predict_row(row, f) for row, f in zip(matrix.tolist(), sides, strict=True)]
         return np.array(said, dtype=np.float64).reshape(self._shape(len(matrix)))
 
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
-        """Learn the classes of many rows in their order."""
-        self.forecast_many(scores, labels, features)
-        return self
+    def _learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> None:
+        self._forecast_many(scores, labels, features)
 
-    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the rows before it, then learn its class."""
+    def _forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Floats:
         matrix, places = self._scores(scores), self._labels(labels, scores)
         sides, said = self._all(features, len(matrix), scores), []
         for row, place, f in zip(matrix.tolist(), places.tolist(), sides, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,49 +93,45 @@ class OnlineClasses(ClassForecaster):
 
     def _predict_row(self, row: list[float], features: Any) -> Any:
         if self._by_column:
-            return np.array([f.predict_one(x, features) for f, x in zip(self.experts, row, strict=True)])
+            return np.array([f._predict_one(x, features) for f, x in zip(self.experts, row, strict=True)])
         top = max(row)
-        return self._expert_of(row.index(top)).predict_one(top, features)
+        return self._expert_of(row.index(top))._predict_one(top, features)
 
     def _learn_row(self, row: list[float], place: int, features: Any) -> None:
         if self._by_column:
             for j, forecaster in enumerate(self.experts):
-                forecaster.learn_one(row[j], float(j == place), features)
+                forecaster._learn_one(row[j], float(j == place), features)
             return
         top = max(row)
         column = row.index(top)
-        self._expert_of(column).learn_one(top, float(column == place), features)
+        self._expert_of(column)._learn_one(top, float(column == place), features)
 
     def _expert_of(self, column: int) -> Forecaster:
         return self.experts[column if len(self.experts) > 1 else 0]
 
     # Problems do not meet, so that whole streams go through each copy at once, as fast as the copy is.
 
-    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """What it says about many rows, all from what was learned so far."""
+    def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
         matrix, sides = self._scores(scores), self._given(features, scores)
         out = np.empty(self._shape(len(matrix)))
         for forecaster, problem in self._problems(matrix):
-            out[self._cells(problem)] = forecaster.predict_many(problem.scores, _part(problem, sides))
+            out[self._cells(problem)] = forecaster._predict_many(problem.scores, _part(problem, sides))
         return out
 
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
-        """Learn the classes of many rows in their order."""
+    def _learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> None:
         matrix, places = self._scores(scores), self._labels(labels, scores)
         sides = self._given(features, scores)
         for forecaster, problem in self._problems(matrix):
-            forecaster.learn_many(problem.scores, problem.events(places).astype(np.uint8), _part(problem, sides))
+            forecaster._learn_many(problem.scores, problem.events(places).astype(np.uint8), _part(problem, sides))
         self._seen += len(matrix)
-        return self
 
-    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the rows before it, then learn its class."""
+    def _forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Floats:
         matrix, places = self._scores(scores), self._labels(labels, scores)
         sides = self._given(features, scores)
         out = np.empty(self._shape(len(matrix)))
         for forecaster, problem in self._problems(matrix):
             events = problem.events(places).astype(np.uint8)
-            out[self._cells(problem)] = forecaster.forecast_many(problem.scores, events, _part(problem, sides))
+            out[self._cells(problem)] = forecaster._forecast_many(problem.scores, events, _part(problem, sides))
         self._seen += len(matrix)
         return out
 
@@ -158,9 +154,9 @@ class OnlineClasses(ClassForecaster):
             return np.array(self.expert._all(features, n, scores))
         return None if features is None else np.asarray(many_features(features, scores, n))
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         """The map of this moment, where the copies have one: ``PerClassMap`` for class-wise, else ``TopMap``."""
-        maps = tuple(forecaster.freeze() for forecaster in self.experts)
+        maps = tuple(forecaster._freeze() for forecaster in self.experts)
         if self._by_column:
             return PerClassMap(self.classes, maps, "probability", False)
         return TopMap(self.classes, 1, maps, "probability")
@@ -260,7 +256,7 @@ class OnlineTemperature(ClassForecaster):
         total = math.fsum(e)
         return [x / total for x in e]
 
-    def freeze(self) -> SoftmaxMap:
+    def _freeze(self) -> SoftmaxMap:
         """The temperature map of this moment."""
         return SoftmaxMap(self.classes, np.array([self.slope]), np.zeros(0), "probability", LEAST_CLAMP)
 

@@ -52,6 +52,6 @@ class AsIs(KernelForecaster):
     def _parameters(self) -> dict[str, Any]:
         return {}
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         """The identity."""
         return IdentityMap()

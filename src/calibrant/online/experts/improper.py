@@ -11,6 +11,7 @@ from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map
 from calibrant.online.experts.newton import best_platt, both_held
 from calibrant.online.experts.newton_steps import D1, D2, A, B, L, held_log_odds, link
+from calibrant.online.guards import reading
 from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
@@ -153,10 +154,11 @@ class Aioli(KernelForecaster):
         """The level b of this moment, likewise."""
         return float(self._held[B])
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         """Refused: the forecasts are no Platt map."""
         raise InputError("Aioli has no fixed map: each forecast solves an equation of its own; freeze OnlinePlatt")
 
+    @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         r"""A bound on the regret against the best Platt map of the ball, chosen with all outcomes known.
 

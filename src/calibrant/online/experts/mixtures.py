@@ -58,10 +58,10 @@ def lost_by_rounding(n_rows: int) -> float:
 
 def step_all(experts: Sequence[tuple[Forecaster, Any]], score: float, label: float) -> list[float]:
     """Let every expert learn a row, and say what each forecast; if one of them refuses it, none learns it."""
-    told = [math.nan if expert._never_refuses else expert.predict_one(score, features) for expert, features in experts]
+    told = [math.nan if expert._never_refuses else expert._predict_one(score, features) for expert, features in experts]
     for i, (expert, features) in enumerate(experts):
         if expert._never_refuses:
             told[i] = expert._step(score, label, features)
         else:
-            expert.learn_one(score, label, features)
+            expert._learn_one(score, label, features)
     return told

@@ -28,6 +28,7 @@ from calibrant.online.experts.newton_steps import (
     beta_steps,
     platt_steps,
 )
+from calibrant.online.guards import reading
 from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import Factory
 from calibrant.online.limits import check_steps, clamp_of, real, regret_promise, yes_no
@@ -141,10 +142,11 @@ class OnlinePlatt(KernelForecaster):
         """The level b of this moment."""
         return float(self._held[B])
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         """The Platt map of this moment, which holds scores as the forecaster does."""
         return LogitAffineMap(self.slope, self.intercept, clamp=self.clamp)
 
+    @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         r"""A bound on the regret against the best Platt map of the ball, chosen with all outcomes known.
 
@@ -302,6 +304,6 @@ class OnlineBeta(KernelForecaster):
         """The level of this moment."""
         return float(self._held[BETA_C])
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         """The beta map of this moment, which holds scores as the forecaster does."""
         return BetaMap(self.a, self.b, self.c, clamp=self.clamp)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from calibrant.arrays import InputError
 from calibrant.guarantees.certificates import Refusal
@@ -12,6 +11,7 @@ from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.online.base import Forecaster
 from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, step_all, weighted_mean
 from calibrant.online.experts.newton import best_platt, both_held
+from calibrant.online.guards import reading
 from calibrant.online.limits import MOST_ROWS, SLACK, changed, regret_promise, whole
 
 MOST_LEVELS, LONGEST, MOST_LIVES = 32, 2**40, 10**6
@@ -93,11 +93,11 @@ class Restarting(Forecaster):
         self._logs = [-math.log(2.0)] + [0.0] * (2 * self.levels)
         self._born = [0] * (2 * self.levels + 1)  # which copy i of its level is in a place; 0 where there is none
         self._places = [0]  # of the copies that live
-        self.experts += (self._copy(0, 0),)
+        self._stand_on((*self.experts, self._copy(0, 0)))
 
     def _copy(self, place: int, i: int) -> Forecaster:
         """A fresh copy, with draws that no other copy has: not that of another place, nor the one before in this."""
-        fresh = copy.deepcopy(self.expert)
+        fresh = self.expert._copied()
         fresh._branch(2 + place + i * (2 * self.levels + 1))
         return fresh
 
@@ -121,15 +121,12 @@ class Restarting(Forecaster):
         most = max(logs)
         return weighted_mean(told, [math.exp(x - most) for x in logs])
 
-    def predict_one(self, score: float, features: Any = None) -> float:
-        """The probability of an event, from what was learned so far; asking changes nothing."""
+    def _predict_one(self, score: float, features: Any = None) -> float:
         x = self._score(score)
-        return self._mixed([held_inside(each.predict_one(x, features)) for each in self._copies])
+        return self._mixed([held_inside(each._predict_one(x, features)) for each in self._copies])
 
-    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
-        """Learn one outcome."""
+    def _learn_one(self, score: float, label: float, features: Any = None) -> None:
         self._step(self._score(score), self._label(label), features)
-        return self
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
         told = [held_inside(p) for p in step_all([(each, features) for each in self._copies], score, label)]
@@ -153,13 +150,14 @@ class Restarting(Forecaster):
             copies[j] = self._copy(j, i)
             self._born[j], self._logs[j] = i, -self._price(i)
         self._places = sorted(copies)
-        self.experts = (self.expert, *(copies[j] for j in self._places))
+        self._stand_on((self.expert, *(copies[j] for j in self._places)))
 
     def _price(self, i: int) -> float:
         """What is paid, in log loss, for copy i of a level."""
         return math.log(2.0 * self.levels * i * (i + 1))
 
     @property
+    @reading
     def weights(self) -> dict[int, float]:
         """The weight of the copies by the number of rows that they have learned, youngest first; they sum to 1."""
         most = max(self._logs[j] for j in self._places)
@@ -176,6 +174,7 @@ class Restarting(Forecaster):
 
     # ---------------------------------------------------------------------------------------------------- promises
 
+    @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         r"""By how much the log loss can exceed that of any copy, from its start to any row of its life.
 
@@ -203,6 +202,7 @@ class Restarting(Forecaster):
             learned=self.n_rows,
         )
 
+    @reading
     def interval_certificate(self, first: int, last: int) -> OnlineCertificate | Refusal:
         r"""A bound on the regret on the rows after the first ``first`` ones, up to row ``last``.
 
@@ -283,7 +283,7 @@ class Restarting(Forecaster):
             raise changed("copies")
 
     def _take(self, state: dict[str, Any]) -> None:
-        self.experts = (self.expert, *(copy.deepcopy(self.expert) for _ in state["experts"][1:]))
+        self._stand_on((self.expert, *(self.expert._copied() for _ in state["experts"][1:])))
         super()._take(state)
 
     def _born_after(self, seen: int, j: int) -> int:

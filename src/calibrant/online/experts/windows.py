@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -245,20 +245,17 @@ class Refitted(Forecaster):
         """Rows learned so far."""
         return self._seen
 
-    def predict_one(self, score: float, features: Any = None) -> float:
-        """The probability of an event, from what was learned so far; asking changes nothing."""
+    def _predict_one(self, score: float, features: Any = None) -> float:
         x = self._one(score, features)
         return self._family.apply(self._fitted, x) if self._fitted else x
 
-    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
-        """Learn one outcome."""
+    def _learn_one(self, score: float, label: float, features: Any = None) -> None:
         x, y = self._one(score, features), self._label(label)
         if self._seen + 1 == self._due:
             self._fit(self._pool.with_row(self._family.held(x), y))
         elif self._due:
             self._pool.add(self._family.held(x), y)
         self._seen += 1
-        return self
 
     def _fit(self, pool: Latest | Gridded) -> None:
         """Fit before anything moves: where a fit fails or is stopped, its row was not learned, and can be again."""
@@ -274,7 +271,7 @@ class Refitted(Forecaster):
             raise InputError("features must be left out: Refitted looks at the score alone")
         return self._score(score)
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         """The map of this moment."""
         return self._family.map(self._fitted) if self._fitted else IdentityMap()
 
@@ -291,10 +288,9 @@ class Refitted(Forecaster):
     def _numbers(self) -> list[float]:
         return [float(self._seen), float(self._due), float(len(self._fitted))]
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """All that was asked for and learned, as plain JSON: the numbers of the map and its rows follow the others."""
-        found = super().state
+    def _written(self) -> dict[str, Any]:
+        """The numbers of the map and its rows follow the others."""
+        found = super()._written()
         return {**found, "numbers": [*found["numbers"], *self._fitted, *self._pool.numbers()]}
 
     def _unpacked(self, numbers: Any) -> list[float] | None:

@@ -9,6 +9,7 @@ from calibrant.arrays.errors import CalibrantWarning, warn
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.online.games.bounds import main_of
+from calibrant.online.guards import reading
 from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN
 
@@ -63,6 +64,7 @@ class BinnedForecaster(KernelForecaster, abstract=True):
         except CalibrantWarning:
             sys.stderr.write(f"{told}\n")
 
+    @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         """The main promise on the first ``n_rows`` rows since it was new (default: those learned), if it says anything.
 
@@ -71,6 +73,7 @@ class BinnedForecaster(KernelForecaster, abstract=True):
         """
         return main_of(self._promises(self._check_rows(n_rows))[0])
 
+    @reading
     def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
         """All promises on these rows that say something, the main one first: all these quantities are at most 1."""
         return tuple(each for each in self._promises(self._check_rows(n_rows)) if each.bound < 1.0)

@@ -23,6 +23,7 @@ from calibrant.online.games.widths import (
     check_settings,
     rows_of,
 )
+from calibrant.online.guards import learning, reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 from calibrant.online.limits import changed, whole_in
 
@@ -202,15 +203,17 @@ class CalibrationGame(BinnedForecaster, abstract=True):
         """The block of the row, and the places of its two forecasts."""
         m, b = self.n_bins, 0
         if self.experts:
-            b = _bin_of(self.expert.predict_one(score), m)
+            b = _bin_of(self.expert._predict_one(score), m)
         block = FIRST + 2 * m * b
         return block, *_pair(self._held, block, m, b)
 
+    @reading
     def predict_interval(self, score: float) -> tuple[float, float]:
         """The two forecasts of this row, equal where one is enough; they are at most epsilon apart."""
         _, i, j = self._pair(self._score(score))
         return (i + 0.5) / self.n_bins, (j + 0.5) / self.n_bins
 
+    @reading
     def predict_distribution(self, score: float) -> tuple[tuple[float, float], ...]:
         """The forecasts that may be drawn for this row, each with its probability: what an adversary may know."""
         if self._kind == BOTH:
@@ -220,24 +223,29 @@ class CalibrationGame(BinnedForecaster, abstract=True):
         low, high = (i + 0.5) / self.n_bins, (j + 0.5) / self.n_bins
         return ((low, 1.0),) if i == j else ((low, share), (high, 1.0 - share))
 
+    @reading
     def judged_one(self, score: float, label: float) -> float:
         """The forecast that counts for calibration once the outcome is known.
 
         With two choices it is the lower one if the outcome is at most the edge between the two bins, else the upper
         one; the mid-point that ``predict_one`` gives is promised nothing. With a draw it is what ``predict_one`` gave.
         """
+        return self._judged_one(score, label)
+
+    def _judged_one(self, score: float, label: float) -> float:
         y = self._label(label)
         if self._kind != BOTH:
-            return self.predict_one(score)
+            return self._predict_one(score)
         _, i, j = self._pair(self._score(score))
         return ((j if y * self.n_bins > i + 1 else i) + 0.5) / self.n_bins
 
+    @learning
     def judged_many(self, scores: ArrayLike, labels: ArrayLike) -> Floats:
         """As ``forecast_many``, with the forecasts that are judged: each from the outcomes before it, then learned."""
         out = []
         for x, y in zip(self._scores(scores).tolist(), self._labels(labels, scores).tolist(), strict=True):
-            out.append(self.judged_one(x, y))
-            self.learn_one(x, y)
+            out.append(self._judged_one(x, y))
+            self._learn_one(x, y)
         self._notice()
         return np.array(out, dtype=np.float64)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
@@ -15,6 +15,7 @@ from calibrant.online.base import Forecaster
 from calibrant.online.experts.mixtures import LARGEST_LOG_LOSS, held_inside, step_all, weighted_mean
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import main_of
+from calibrant.online.guards import reading
 from calibrant.online.limits import changed
 
 Loss = Literal["brier", "log"]
@@ -94,6 +95,7 @@ class MultiExpert(Forecaster):
         return self._seen
 
     @property
+    @reading
     def weights(self) -> tuple[float, ...]:
         """The weights of the experts now; they add up to 1."""
         raw = self._raw()
@@ -104,25 +106,19 @@ class MultiExpert(Forecaster):
         """Weights of which the largest is 1."""
         return [math.exp(-RATES[self.loss] * behind) for behind in self._behind]
 
-    def predict_one(self, score: float, features: Any = None) -> float:
-        """The probability of an event, from what was learned so far; asking changes nothing."""
+    def _predict_one(self, score: float, features: Any = None) -> float:
         x = self._score(score)
-        return self._mixed(self._told([expert.predict_one(x, f) for expert, f in self._each(features)]))
+        return self._mixed(self._told([expert._predict_one(x, f) for expert, f in self._each(features)]))
 
-    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
-        """Learn one outcome, and let every expert learn it."""
+    def _learn_one(self, score: float, label: float, features: Any = None) -> None:
         self._step(self._score(score), self._label(label), features)
-        return self
 
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
-        """Learn outcomes in their order."""
-        super().learn_many(scores, labels, features)
+    def _learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> None:
+        super()._learn_many(scores, labels, features)
         self._notice()
-        return self
 
-    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
-        told = super().forecast_many(scores, labels, features)
+    def _forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Floats:
+        told = super()._forecast_many(scores, labels, features)
         self._notice()
         return told
 
@@ -180,6 +176,7 @@ class MultiExpert(Forecaster):
     def _resume(self, numbers: list[float]) -> None:
         self._seen, self._behind = int(numbers[0]), numbers[1:]
 
+    @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         """The promise on the mean loss against the best expert, where saying one half on every row has no such one."""
         n, k = self._check_rows(n_rows), len(self.experts)

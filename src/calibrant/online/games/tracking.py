@@ -139,14 +139,14 @@ class Tracking(BinnedForecaster):
             (brier, prior_regret(m, n, self.prior), "after Gupta 2023, 6.24, with a smaller logarithm"),
         ))  # fmt: skip
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         """The step map of this moment, where the expert has a map that is monotone or made of steps."""
-        inner = self.expert.freeze()
+        inner = self.expert._freeze()
         values = [_mean(self._held, b) for b in range(self.n_bins)]
         if isinstance(inner, StepMap):
             return StepMap(inner.knots, np.array([values[_bin_of(p, self.n_bins)] for p in inner.values])).merged()
         rising = _rises(inner)
-        m, ask = self.n_bins, self.expert.predict_one
+        m, ask = self.n_bins, self.expert._predict_one
         edges = range(1, m) if rising else range(m - 1, 0, -1)
         cuts = np.array([_first(ask, b / m, rising) for b in edges])
         steps = np.array(values if rising else values[::-1])

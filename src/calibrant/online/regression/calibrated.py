@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from numbers import Number
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,7 @@ from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.guards import reading
 from calibrant.online.limits import MOST_CLAMP, SLACK, changed, real, whole, yes_no
 from calibrant.online.regression.factors import absorb, diagonal, dot, solve
 from calibrant.online.regression.families import (
@@ -182,14 +183,11 @@ class CalibratedRegression(Forecaster):
 
     # ---------------------------------------------------------------------------------------------------- one row
 
-    def predict_one(self, score: float, features: Any = None) -> float:
-        """The probability of an event, from what was learned so far; asking changes nothing."""
+    def _predict_one(self, score: float, features: Any = None) -> float:
         return self._forecast(self._score(score), self._one(features))[0]
 
-    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
-        """Learn one outcome."""
+    def _learn_one(self, score: float, label: float, features: Any = None) -> None:
         self._take_in(self._score(score), self._label(label), self._one(features))
-        return self
 
     def _forecast(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
         """The fixed point, and the values of the functions of the forecast there."""
@@ -257,19 +255,15 @@ class CalibratedRegression(Forecaster):
 
     # -------------------------------------------------------------------------------------------------- many rows
 
-    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Probabilities of many rows, all from what was learned so far."""
+    def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
         xs = self._scores(scores).tolist()
         rows = zip(xs, self._all(features, len(xs), scores), strict=True)
         return np.array([self._forecast(x, f)[0] for x, f in rows], dtype=np.float64)
 
-    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
-        """Learn outcomes in their order."""
-        self.forecast_many(scores, labels, features)
-        return self
+    def _learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> None:
+        self._forecast_many(scores, labels, features)
 
-    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
+    def _forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Floats:
         xs, ys = self._scores(scores).tolist(), self._labels(labels, scores).tolist()
         rows = zip(xs, ys, self._all(features, len(xs), scores), strict=True)
         return np.array([self._take_in(x, y, f) for x, y, f in rows], dtype=np.float64)
@@ -283,6 +277,7 @@ class CalibratedRegression(Forecaster):
     # ------------------------------------------------------------------------------------------------ what it promises
 
     @property
+    @reading
     def errors(self) -> Floats:
         r""":math:`\sum_t f_{t,i} (p_t - y_t)` of each test function so far; the first ``n_features`` are the features'.
 
@@ -296,6 +291,7 @@ class CalibratedRegression(Forecaster):
         return np.array(self._errors)
 
     @property
+    @reading
     def bounds(self) -> Floats:
         r"""What the absolute :attr:`errors` cannot exceed, from the rows so far.
 
@@ -318,6 +314,7 @@ class CalibratedRegression(Forecaster):
         """What forecasts that are held off 0 and 1, or that miss the fixed point by JUMP, may add to squared errors."""
         return (self.clamp * self.clamp + (2.0 * JUMP if callable(self.test_functions) else 0.0)) * rows
 
+    @reading
     def certificate(self, n_rows: int | None = None, group_rows: int | None = None) -> OnlineCertificate | Refusal:
         """What is promised after ``n_rows`` rows (default: those learned), or of a group that has some of them.
 
@@ -350,16 +347,16 @@ class CalibratedRegression(Forecaster):
         )
         return told.everywhere(rows, spend) if group_rows is None else told.in_groups(rows, group_rows, spend)
 
-    def freeze(self) -> Map:
+    def _freeze(self) -> Map:
         """The map of this moment, where the forecast is a clipped line of the score alone."""
         level, slopes = self._collapsed(0.0, [])
         if self.n_features or self._n_functions > 1 or slopes[0] >= 1.0:
-            return super().freeze()
+            return super()._freeze()
         rise = self._collapsed(1.0, [])[0] - level
         ends = (self.clamp, 1.0 - self.clamp)
         bends = [(at * (1.0 - slopes[0]) - level) / rise for at in ends] if rise else []
         knots = sorted({0.0, 1.0, *(b for b in bends if 0.0 < b < 1.0)})
-        return PiecewiseLinearMap(np.array(knots), self.predict_many(knots))
+        return PiecewiseLinearMap(np.array(knots), self._predict_many(knots, None))
 
     # -------------------------------------------------------------------------------------------------- its state
 
