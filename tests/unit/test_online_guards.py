@@ -33,7 +33,7 @@ from calibrant.online import (
     guards,
     resume,
 )
-from calibrant.online.guards import ALIVE, Guard
+from calibrant.online.guards import ALIVE, Guard, reading
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 X, Y = [0.2, 0.7, 0.4, 0.9], [0, 1, 1, 1]
@@ -75,11 +75,10 @@ def test_a_forecaster_has_one_guard_with_all_that_it_stands_on_and_none_with_oth
 
 def test_a_copy_of_a_guard_is_another_one_and_free() -> None:
     guard = Guard()
-    with guard:
-        for other in (copy.copy(guard), copy.deepcopy(guard), pickle.loads(pickle.dumps(guard))):
-            assert other is not guard
-            with other:
-                pass
+    assert guard.enter()
+    for other in (copy.copy(guard), copy.deepcopy(guard), pickle.loads(pickle.dumps(guard))):
+        assert other is not guard
+        assert other.enter()
 
 
 def test_guards_end_with_their_forecasters() -> None:
@@ -103,10 +102,10 @@ def test_whoever_learns_waits_and_whoever_reads_sees_one_or_the_other() -> None:
     live = taught(OnlinePlatt())
     entered, leave = threading.Event(), threading.Event()
 
-    def hold() -> None:
-        with live._guard:
-            entered.set()
-            leave.wait(30)
+    @reading
+    def hold(live: Forecaster) -> None:
+        entered.set()
+        leave.wait(30)
 
     order: list[str] = []
 
@@ -126,7 +125,7 @@ def test_whoever_learns_waits_and_whoever_reads_sees_one_or_the_other() -> None:
         assert order == []
         leave.set()
 
-    together(hold, learn, read, release)
+    together(lambda: hold(live), learn, read, release)
     assert sorted(order) == ["learned", "read"]
 
 
@@ -138,8 +137,51 @@ def test_a_function_that_calls_its_own_forecaster_is_told_and_does_not_wait_for_
     live = CalibratedRegression(0, test_functions=own, size=1)
     with pytest.raises(RuntimeError, match="inside a step of this forecaster already"):
         live.learn_one(0.3, 1)
-    with live._guard:
-        pass  # it is free again
+    assert live._guard.enter()  # it was left
+
+
+def test_compiling_and_restoring_let_others_go_on() -> None:
+    pytest.importorskip("numba")
+    scores, labels = [0.1, 0.35, 0.8, 0.6] * 100, [0, 1, 1, 0] * 100
+    one, live, _ = Tracking(OnlinePlatt()), Tracking(OnlinePlatt()), Tracking(OnlinePlatt()).compile()
+    moments = {one.predict_one(0.4)}
+    for x, y in zip(scores, labels, strict=True):
+        moments.add(one.learn_one(x, y).predict_one(0.4))
+    done, seen = threading.Event(), set()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.add(live.predict_one(0.4))
+
+    def write() -> None:
+        try:
+            for i, (x, y) in enumerate(zip(scores, labels, strict=True)):
+                live.learn_one(x, y)
+                if i % 100 == 50:
+                    live.compile()
+                if i % 100 == 80:
+                    live.restore(live.state)
+        finally:
+            done.set()
+
+    with restless():
+        together(write, read, read)
+    assert seen <= moments
+    assert live.to_json() == one.to_json()
+
+
+def test_short_streams_of_many_compiled_numbers_are_not_worth_a_copy_and_give_the_same() -> None:
+    pytest.importorskip("numba")
+    plain, compiled = (Tracking(OnlinePlatt(), epsilon=0.001) for _ in range(2))
+    compiled.compile()
+    for n in (0, 1, 3, 40):
+        x, y = np.linspace(0.1, 0.9, n), np.arange(n) % 2
+        assert compiled.forecast_many(x, y).tolist() == plain.forecast_many(x, y).tolist()
+        assert compiled.learn_many(x, y).to_json() == plain.learn_many(x, y).to_json()
+        assert compiled.expert.to_json() == plain.expert.to_json()
+    compiled.expert.learn_many(x, y)  # not meant, but seen above
+    assert compiled.predict_one(0.4) == copy.deepcopy(compiled).predict_one(0.4)
+    assert compiled.expert._state[0] is compiled._state[1][0]
 
 
 @pytest.fixture
@@ -233,10 +275,10 @@ def test_a_fork_in_the_middle_of_a_long_step_is_told_and_blocks_nobody(monkeypat
     text, want = live.to_json(), live.predict_one(0.3)
     found: list[Any] = []
 
-    def hold() -> None:
-        with live._guard:
-            entered.set()
-            leave.wait(30)
+    @reading
+    def hold(live: Forecaster) -> None:
+        entered.set()
+        leave.wait(30)
 
     def job() -> Any:
         for call in (
@@ -255,7 +297,7 @@ def test_a_fork_in_the_middle_of_a_long_step_is_told_and_blocks_nobody(monkeypat
         found.append(in_child(job))
         leave.set()
 
-    together(hold, fork)
+    together(lambda: hold(live), fork)
     assert found == [(other.predict_one(0.3), 13)]
     assert live.predict_one(0.3) == want  # the parent goes on
     assert live.learn_one(0.3, 1).n_rows == 13

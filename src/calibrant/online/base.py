@@ -16,6 +16,7 @@ from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import Map
 from calibrant.numerics import Floats
+from calibrant.online.guards import reading
 from calibrant.online.inputs import many_features, many_labels, many_scores, one_label, one_score
 from calibrant.online.kernels import SEEN, Factory, object_steps
 from calibrant.online.limits import MOST_ROWS, changed
@@ -139,10 +140,13 @@ class Forecaster(Shared):
 
     def _go_on(self, state: Any, fix: str) -> Self:
         self._admit(state, fix)
-        with self._guard as guard:
-            self._take(state)
-            guard.forked = False
+        self._take_inside(state)
         return self
+
+    @reading
+    def _take_inside(self, state: dict[str, Any]) -> None:
+        self._take(state)
+        self._guard.forked = False
 
     def _admit(self, state: Any, fix: str) -> float:
         """The rows of a state; refuse one that cannot be of this forecaster, or of those that it stands on."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.guards import RACES, Guard
+from calibrant.online.guards import RACES, Guard, reading
 from calibrant.online.kernels import (
     ENOUGH_COMPILED,
     ENOUGH_ROWS,
@@ -28,8 +28,8 @@ from calibrant.online.kernels import (
 )
 from calibrant.online.shared import NOT_COPIED
 
-PLAIN = frozenset({bool, int, float})
-"""Types of labels that need no conversion."""
+INTEGERS = frozenset({bool, int})
+"""Types of labels that are quickly made floats."""
 
 FORECASTS = 2
 """Place of the stream that forecasts and learns nothing."""
@@ -45,9 +45,10 @@ class RowSteps:
     """What one row needs, in slots: Python 3.11 takes ten times as long to read an attribute of the forecaster."""
 
     __slots__ = ("guard", "learn", "numbers", "predict")
-
-    def __init__(self, guard: Guard, numbers: Any, predict: Step, learn: Step) -> None:
-        self.guard, self.numbers, self.predict, self.learn = guard, numbers, predict, learn
+    guard: Guard
+    numbers: Any
+    predict: Step
+    learn: Step
 
 
 class KernelForecaster(Forecaster, abstract=True):
@@ -59,8 +60,16 @@ class KernelForecaster(Forecaster, abstract=True):
 
     _factory: ClassVar[Factory]
     _not_copied = NOT_COPIED | {"_rows_by", "_both", "_stood_on"}
+    _rows_by: RowSteps
     _stood_on = False
     """Whether another kernel steps on its numbers; a copy of it stands alone."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """As others, with what one row needs."""
+        found = super().__new__(cls)
+        found._rows_by = RowSteps()
+        found._rows_by.guard = found._guard
+        return found
 
     def __init__(self, *experts: Forecaster) -> None:
         self._own(*experts)
@@ -95,9 +104,12 @@ class KernelForecaster(Forecaster, abstract=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrantWarning)
             trial._try_compiled()
-        with self._guard as guard:  # noqa: F841 - by this name it is found
-            self._use(fast=True)
+        self._use_compiled()
         return self
+
+    @reading
+    def _use_compiled(self) -> None:
+        self._use(fast=True)
 
     def _try_compiled(self) -> None:
         """Call everything once, at which numba compiles it."""
@@ -130,15 +142,14 @@ class KernelForecaster(Forecaster, abstract=True):
         self._hold((self._held, self.expert._state if self.experts else ()), *made)
 
     def _hold(self, both: Any, predict: Step, learn: Step) -> None:
-        """Hold what one row needs in one object: a forecast in another thread sees the old one or the new one."""
-        self._both = both
-        numbers = both[0] if self._fast and not self.experts else both
-        self._rows_by = RowSteps(self._guard, numbers, predict, learn)
+        """Hold what one row needs: the numbers first, as compiled steps of a forecast under way must not meet lists."""
+        self._both, by = both, self._rows_by
+        by.numbers = both[0] if self._fast and not self.experts else both
+        by.predict, by.learn = predict, learn
 
     def _share(self, guard: Guard) -> None:
         super()._share(guard)
-        if hasattr(self, "_rows_by"):  # not yet where it is built
-            self._rows_by.guard = guard
+        self._rows_by.guard = guard
 
     @classmethod
     def _stand_alone(cls) -> None:
@@ -178,9 +189,9 @@ class KernelForecaster(Forecaster, abstract=True):
         if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
             score = self._asked(score, features)
         by = self._rows_by
-        watched, predict = by.guard, by.predict
+        watched = by.guard
         try:
-            before = watched.free
+            before, predict = watched.free, by.predict
             p: float = predict(by.numbers, score)
             if watched.free is before:
                 return p
@@ -192,9 +203,12 @@ class KernelForecaster(Forecaster, abstract=True):
         """Learn one outcome."""
         if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
             score = self._asked(score, features)
-        if label.__class__ is not float or not (label == 1.0 or label == 0.0):
-            label = self._outcome(label)
-        guard = self._rows_by.guard
+        if label.__class__ in INTEGERS and (label == 1 or label == 0):
+            label = 1.0 if label else 0.0
+        elif label.__class__ is not float or not (label == 1.0 or label == 0.0):
+            label = self._label(label)
+        by = self._rows_by
+        guard = by.guard
         try:
             del guard.free
         except AttributeError:
@@ -202,7 +216,6 @@ class KernelForecaster(Forecaster, abstract=True):
         try:
             if guard.forked:
                 guard.refuse_forked()
-            by = self._rows_by
             learn = by.learn
             learn(by.numbers, score, label)
         finally:
@@ -219,19 +232,13 @@ class KernelForecaster(Forecaster, abstract=True):
         if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
             score = self._asked(score, features)
         by = self._rows_by
-        by.learn(by.numbers, score, self._outcome(label))
+        by.learn(by.numbers, score, self._label(label))
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
         if features is not None:
             self._asked(score, features)
         by = self._rows_by
         return by.learn(by.numbers, score, label)  # type: ignore[no-any-return]
-
-    def _outcome(self, label: Any) -> float:
-        """A label of any type as a float."""
-        if label.__class__ in PLAIN and (label == 0 or label == 1):
-            return float(label)
-        return self._label(label)
 
     def _asked(self, score: Any, features: Any) -> float:
         """A score that is no plain float in [0, 1]: of another type, or a mistake."""
@@ -291,7 +298,7 @@ class KernelForecaster(Forecaster, abstract=True):
             out[:] = found
 
     def _take_over(self, state: Any) -> None:
-        """Continue with these arrays, replaced all at once unless another kernel steps on the old ones."""
+        """Continue with these arrays in place of the old ones, unless another kernel steps on those."""
         if self._fast and not self._stood_on:
             self._step_on(state)
         else:
