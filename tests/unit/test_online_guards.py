@@ -129,6 +129,28 @@ def test_whoever_learns_waits_and_whoever_reads_sees_one_or_the_other() -> None:
     assert sorted(order) == ["learned", "read"]
 
 
+@pytest.mark.parametrize("look", [lambda f, x: f.predict_one(0.3, x), lambda f, x: f.to_json()], ids=["row", "state"])
+def test_a_busy_learner_lets_others_in(look: Callable[[Any, Any], Any]) -> None:
+    live, done, waited = CalibratedRegression(60), threading.Event(), []
+    features = [0.5] * 60
+
+    def learn() -> None:
+        while not done.is_set():
+            live.learn_one(0.3, 1, features)
+
+    def read() -> None:
+        try:
+            for _ in range(15):
+                before = live.n_rows
+                look(live, features)
+                waited.append(live.n_rows - before)
+        finally:
+            done.set()
+
+    together(learn, read)
+    assert sum(waited) <= 300  # rows learned meanwhile; thousands where nobody gives way
+
+
 def test_a_function_that_calls_its_own_forecaster_is_told_and_does_not_wait_for_itself() -> None:
     def own(p: float, s: float, xs: Any) -> list[float]:
         live.learn_one(s, 1)
@@ -327,6 +349,56 @@ def test_threads_may_fork_at_the_same_time_while_others_learn() -> None:
         together(learn, learn, forks)
     assert len(found) == 10
     assert all(0.0 <= p <= 1.0 for p in found)
+
+
+@needs_fork
+def test_a_fork_leaves_guards_again_for_a_step_that_needs_another_forecaster() -> None:
+    other, done = OnlinePlatt(), threading.Event()
+
+    def own(p: float, s: float, xs: Any) -> list[float]:
+        return [p * other.predict_one(s)]
+
+    live = CalibratedRegression(0, test_functions=own, size=1)
+
+    def learn() -> None:
+        while not done.is_set():
+            live.learn_one(0.3, 1)
+
+    found: list[Any] = []
+
+    def fork() -> None:
+        try:
+            for _ in range(10):
+                found.append(in_child(lambda: (live.predict_one(0.3), other.predict_one(0.3))))
+        finally:
+            done.set()
+
+    with restless():
+        together(learn, fork)
+    assert len(found) == 10
+
+
+@needs_fork
+def test_a_fork_in_the_middle_of_a_batch_of_an_adapter_waits_for_its_end() -> None:
+    parts, done = batches(20), threading.Event()
+    model = moving().partial_fit(*parts[0], classes=[False, True])
+    asked, found = parts[0][0][:4], []
+
+    def learn() -> None:
+        while not done.is_set():
+            for part in parts:
+                model.partial_fit(*part)
+
+    def fork() -> None:
+        try:
+            for _ in range(10):
+                found.append(in_child(lambda: model.predict_proba(asked).shape))
+        finally:
+            done.set()
+
+    with restless():
+        together(learn, fork)
+    assert found == [(4, 2)] * 10
 
 
 GLOBAL = OnlinePlatt()

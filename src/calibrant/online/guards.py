@@ -7,6 +7,8 @@ Whoever learns deletes it, which succeeds in one thread and fails in all others,
 end::
 
     guard = self._guard
+    if guard.wanted:
+        guard.give_way()
     try:
         del guard.free
     except AttributeError:
@@ -18,6 +20,9 @@ end::
 
 No signal is handled between the first ``try`` and the second, so that Ctrl-C does not leave a guard that is never free.
 A context manager written in Python cannot promise that: the interpreter looks for signals where ``__exit__`` begins.
+
+A thread that learns row after row is hardly ever outside, so that one that waits would find it inside at every look.
+Who waits therefore says so by ``wanted``, and who enters then gives way for a moment.
 
 A forecast of one row does not wait: it reads ``free`` before and after. If both are the same object, nobody has learned
 in between. Otherwise, and where numbers that are being changed raise an error, the forecast is made again inside.
@@ -40,11 +45,11 @@ from weakref import ref
 P = ParamSpec("P")
 R = TypeVar("R")
 
-TURNS, SHORTEST_PAUSE, LONGEST_PAUSE = 3, 2e-5, 1e-3
-"""A waiting thread lets others run this many times; then it sleeps, twice as long each time, within these seconds."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 2e-5, 5e-4
+"""Seconds between two looks at a guard that is not free, longer each time."""
 
-LONGEST_WAIT = 1.0
-"""Seconds for which a fork waits for steps of other threads."""
+LONGEST_WAIT, ROUNDS = 1.0, 20
+"""Seconds for which a fork waits for steps of other threads, and how often it looks before it lets them all go on."""
 
 RACES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What numbers that are being changed may raise where they are read. Signal handlers raise others, as TimeoutError."""
@@ -76,6 +81,8 @@ class Guard:
         Whether this process got it by a fork, so that its owner learns in the parent process.
     torn
         Whether another thread was inside at the fork; that thread does not exist in this process.
+    wanted
+        Seconds until a thread that waits looks again; 0 where nobody waits.
 
     Examples
     --------
@@ -84,11 +91,12 @@ class Guard:
     (True, False)
     """
 
-    __slots__ = ("__weakref__", "forked", "free", "torn")
+    __slots__ = ("__weakref__", "forked", "free", "torn", "wanted")
 
     def __init__(self) -> None:
         self.free: object = []
         self.forked = self.torn = False
+        self.wanted = 0.0
         ALIVE.add(ref(self, ALIVE.discard))
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
@@ -98,19 +106,23 @@ class Guard:
     def wait(self) -> None:
         """Wait until nobody is inside, and enter; refuse where that would never happen."""
         _refuse_nested(self, sys._getframe(1).f_back)
-        pause, turns = 0.0, 0
+        pause = SHORTEST_PAUSE
         while True:
             if self.torn:
                 raise RuntimeError(TORN)
+            self.wanted = pause
             time.sleep(pause)
-            turns += 1
-            if turns > TURNS:
-                pause = min(max(2.0 * pause, SHORTEST_PAUSE), LONGEST_PAUSE)
+            pause = min(1.5 * pause, LONGEST_PAUSE)
             try:
                 del self.free
                 return
             except AttributeError:
                 continue
+
+    def give_way(self) -> None:
+        """Let the one who waits look once before the caller enters: a busy thread is hardly ever outside."""
+        pause, self.wanted = self.wanted, 0.0
+        time.sleep(2.0 * pause)
 
     def enter(self) -> bool:
         """Enter if nobody is inside."""
@@ -157,6 +169,8 @@ def reading(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P
     @wraps(method)
     def inside(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
         guard = self._guard
+        if guard.wanted:
+            guard.give_way()
         try:
             del guard.free
         except AttributeError:
@@ -216,19 +230,31 @@ class _Fork:
 
     def before(self) -> None:
         self.turn.acquire()
-        guards, deadline = _alive(), time.monotonic() + LONGEST_WAIT
-        while guards:
-            self.entered += [guard for guard in guards if guard.enter()]
-            guards = list(set(guards).difference(self.entered))
-            if not guards or time.monotonic() >= deadline:
-                break
+        guards, deadline, rounds = _alive(), time.monotonic() + LONGEST_WAIT, 0
+        while not self._enter(guards) and time.monotonic() < deadline:
+            rounds += 1
             time.sleep(SHORTEST_PAUSE)
+            if rounds % ROUNDS == 0:  # a step of one forecaster may call another one, which is entered here
+                self._leave()
+                time.sleep(2.0 * LONGEST_PAUSE)
 
     def after(self) -> None:
+        self._leave()
+        self.turn.release()
+
+    def _enter(self, guards: list[Guard]) -> bool:
+        """Whether all could be entered."""
+        for guard in set(guards).difference(self.entered):
+            if guard.enter():
+                self.entered.append(guard)
+            else:
+                guard.wanted = LONGEST_PAUSE
+        return len(self.entered) == len(guards)
+
+    def _leave(self) -> None:
         for guard in self.entered:
             guard.free = []
         self.entered = []
-        self.turn.release()
 
     def after_in_child(self) -> None:
         self.after()

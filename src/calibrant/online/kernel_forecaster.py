@@ -209,6 +209,8 @@ class KernelForecaster(Forecaster, abstract=True):
             label = self._label(label)
         by = self._rows_by
         guard = by.guard
+        if guard.wanted:
+            guard.give_way()
         try:
             del guard.free
         except AttributeError:

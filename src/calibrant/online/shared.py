@@ -75,6 +75,8 @@ class Shared:
     def learn_one(self, score: float, label: float, features: Any = None) -> Self:
         """Learn one outcome."""
         guard = self._guard
+        if guard.wanted:
+            guard.give_way()
         try:
             del guard.free
         except AttributeError:
