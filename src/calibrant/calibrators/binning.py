@@ -23,6 +23,7 @@ from calibrant.calibrators.cuts import (
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.planning import Scheme, plan, split_size
+from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
@@ -30,7 +31,7 @@ from calibrant.tallies import Tally
 FIXED_SOURCE = "Gupta 2023, section 3.4.1, bins fixed beforehand"
 CHOSEN_BEFORE = "the bins were chosen before these rows were seen"
 OTHER_ROWS = "the tally that chose the bins is independent of these rows"
-SEED = "the seed of the draw was picked at random and not by its result"
+SEED = "the part was drawn once, and neither the draw nor its seed was picked by its result"
 
 
 class HistogramBinning(BinaryCalibrator):
@@ -72,8 +73,9 @@ class HistogramBinning(BinaryCalibrator):
         What a bin of n rows with no event, or nothing but events, puts out: (k + 1) / (n + 2), or the plain 0 or 1. The
         certificate is around the output either way.
     random_state : int, optional
-        Seed of the draw under ``"part"``. The confidence of a certificate counts that draw: by default it is fresh, and
-        a seed must not be picked by its result.
+        Seed of the draw under ``"part"``, fresh by default. The confidence of a certificate counts that draw, so it must
+        not be picked by its result; with few distinct scores one seed's luck would decide, and a seeded fit carries no
+        certificate (:mod:`calibrant.guarantees.seeds`).
 
     Attributes
     ----------
@@ -154,9 +156,11 @@ class HistogramBinning(BinaryCalibrator):
             return self._fixed(tally, mass_edges(tally, count, np.inf), "equal weights")
         return self._from_part(tally, count) if self.bins_from == "part" else self._from_own_rows(tally, count)
 
-    def _fixed(self, tally: Tally, edges: Floats, rule: str, assumption: str = "", *, fixed: bool = True) -> Bins:
+    def _fixed(
+        self, tally: Tally, edges: Floats, rule: str, assumption: str = "", *, fixed: bool = True, refusal: str = ""
+    ) -> Bins:
         kept = self.extremes == "succession"
-        return counted(tally, edges, rule, FIXED_SOURCE, assumption, fixed=fixed, succession=kept)
+        return counted(tally, edges, rule, FIXED_SOURCE, assumption, fixed=fixed, succession=kept, refusal=refusal)
 
     def _from_part(self, tally: Tally, count: int) -> Bins:
         if self.part_size is None:
@@ -165,7 +169,7 @@ class HistogramBinning(BinaryCalibrator):
             part, rest = parted(tally, self.part_size, self.random_state)
         rule = f"equal masses of a random part of {int(part.total):,} rows"
         edges = mass_edges(part, count, float(rest.total))
-        return self._fixed(rest, edges, rule, "" if self.random_state is None else SEED, fixed=False)
+        return self._fixed(rest, edges, rule, SEED, fixed=False, refusal=seed_refusal(tally, self.random_state))
 
     def _from_own_rows(self, tally: Tally, count: int) -> Bins:
         kept = self.extremes == "succession"

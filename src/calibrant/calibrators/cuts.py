@@ -177,10 +177,12 @@ def counted(
     *,
     fixed: bool = False,
     succession: bool = True,
+    refusal: str = "",
 ) -> Bins:
     """Bins whose edges owe nothing to these rows: every row counts, every score is covered.
 
-    They put out :func:`rates`. ``fixed`` says that the edges were not drawn at random either.
+    They put out :func:`rates`. ``fixed`` says that the edges were not drawn at random either, ``refusal`` why they carry
+    no certificate, if they carry none.
 
     Examples
     --------
@@ -190,7 +192,9 @@ def counted(
     """
     n, events = (cast(Ints, column) for column in tally.partition(edges))
     outputs, nothing = rates(n, events, succession=succession), np.zeros(len(n), dtype=bool)
-    return Bins(edges, outputs, n, events, rule, source, uncovered=nothing, fixed=fixed, assumption=assumption)
+    return Bins(
+        edges, outputs, n, events, rule, source, uncovered=nothing, fixed=fixed, assumption=assumption, refusal=refusal
+    )
 
 
 OWN_ROWS_SOURCE = "Gupta 2023, Theorem 4.1, given the edges"

@@ -14,6 +14,7 @@ from calibrant.calibrators.cuts import counted, parted
 from calibrant.calibrators.pooling import block_edges, fit_centred, fit_curve, fit_steps
 from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
+from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, PiecewiseLinearMap, StepMap
 from calibrant.tallies import Tally
 
@@ -111,8 +112,8 @@ class IsotonicBinning(BinaryCalibrator):
         Rows, or share of the rows, that choose the bins. Importance weights are no rows to draw from: all of them then
         choose and fill the bins.
     random_state : int, optional
-        Seed of the draw, fresh by default. The confidence of a certificate counts the draw, so a seed must not be
-        picked by its result.
+        Seed of the draw, fresh by default. The confidence of a certificate counts the draw, so it must not be picked by
+        its result; with few distinct scores a seeded fit carries no certificate (:mod:`calibrant.guarantees.seeds`).
 
     Attributes
     ----------
@@ -147,9 +148,9 @@ class IsotonicBinning(BinaryCalibrator):
     def _fit_map(self, tally: Tally) -> Map:
         part, rest = parted(tally, self.part_size, self.random_state)
         edges = block_edges(part, self._least(part))
-        assumption = "" if self.random_state is None else SEED
         rule = f"isotonic blocks of a random part of {part.total:,.6g} rows"
-        self.bins_: Bins = counted(rest, edges, rule, FIXED_SOURCE, assumption)
+        refusal = seed_refusal(tally, self.random_state)
+        self.bins_: Bins = counted(rest, edges, rule, FIXED_SOURCE, SEED, refusal=refusal)
         return self.bins_.to_map()
 
     def _least(self, part: Tally) -> float:

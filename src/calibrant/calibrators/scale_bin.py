@@ -14,6 +14,7 @@ from calibrant.calibrators.cuts import check_bins, counted, equal_masses, parted
 from calibrant.calibrators.parametric import PlattScaling
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
+from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import CLAMP, Floats
 from calibrant.tallies import Tally
@@ -51,8 +52,8 @@ class ScalingBinning(BinaryCalibrator):
         (the double dipping of 002 section 4.4), or one half each with ``outcomes=True``. Importance weights are no
         rows to draw from: all of them then do both.
     random_state : int, optional
-        Seed of that draw, fresh by default. The confidence of a certificate counts the draw, so a seed must not be
-        picked by its result.
+        Seed of that draw, fresh by default. The confidence of a certificate counts the draw, so it must not be picked by
+        its result; with few distinct scores a seeded fit carries no certificate (:mod:`calibrant.guarantees.seeds`).
 
     Attributes
     ----------
@@ -109,15 +110,15 @@ class ScalingBinning(BinaryCalibrator):
         self.scaling_ = clone(PlattScaling() if self.scaling is None else self.scaling).fit_tally(part)
         self.notes_ = (*self.notes_, *self.scaling_.notes_)
         _refuse_falling(self.scaling_, tally)
-        self.bins_ = self._by_outcome(rest) if self.outcomes else None
+        self.bins_ = self._by_outcome(rest, seed_refusal(tally, self.random_state)) if self.outcomes else None
         if self.bins_ is None:
             return scaled_means(self.scaling_.map_, rest, self.n_bins)
         return self.bins_.to_map()
 
-    def _by_outcome(self, tally: Tally) -> Bins:
+    def _by_outcome(self, tally: Tally, refusal: str) -> Bins:
         edges = pulled_back(self.scaling_.map_, np.arange(1, self.n_bins) / self.n_bins, tally)
         rule = f"equal widths after {type(self.scaling_).__name__} of a random part of the rows"
-        return counted(tally, edges, rule, FIXED_SOURCE, "" if self.random_state is None else SEED)
+        return counted(tally, edges, rule, FIXED_SOURCE, SEED, refusal=refusal)
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         if self.bins_ is not None:

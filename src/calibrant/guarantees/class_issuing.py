@@ -55,6 +55,9 @@ def issue_classes(
     """
     if bound == "always-valid":
         return Refusal(AT_EVERY_LOOK)
+    refused = next((each for each in evidence if each.bins.refusal), None)
+    if refused is not None:
+        return Refusal(f"{part_name(refused.rank, refused.column, classes)}: {refused.bins.refusal}")
     claims = len(notion.claims(len(classes)))
     bins = [int((each.bins.n > 0).sum()) for each in evidence]
     by_claim: Counter[tuple[int, int]] = Counter()

@@ -42,6 +42,8 @@ class Bins:
     """Share of alpha that the intervals of these bins may spend."""
     look: int = 1
     """How often a certificate was asked for on growing rows, this time included."""
+    refusal: str = ""
+    """Why the bins carry no certificate, where that does not show in the provenance of their rows."""
 
     def to_map(self) -> StepMap:
         """The output of each bin for its scores."""
@@ -75,6 +77,8 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
     refusal = gate(provenance)
     if refusal is not None:
         return refusal
+    if bins.refusal:
+        return Refusal(bins.refusal)
     promised = bins.n > 0
     if not promised.any():
         return Refusal("no bin holds a row besides those on the edges: use fewer bins or more rows")
