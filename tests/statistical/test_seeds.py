@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.arrays import InputError
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.class_base import ClassCalibrator
+from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.isotonic import IsotonicBinning
 from calibrant.calibrators.reduction import Reduction
 from calibrant.calibrators.scale_bin import ScalingBinning

@@ -350,7 +350,8 @@ def test_the_promise_reads_as_one_sentence_and_says_what_is_left_out() -> None:
         "the edges.",
         "  Not covered: classes predicted in fewer than 20 rows, 'c' (12), 'd' (9), 'e' (0).",
         "  Not covered: 2 bins without a row.",
-        "  Assumes: the rows are independent draws from the population that the map will serve, and new to the model.",
+        "  Assumes: the rows are independent draws from the population that the map will serve, and new to the model; "
+        "no argument of the fit was chosen by their labels.",
     ]
     assert str(cal.certificate(mode="marginal")).startswith(
         "For a new row, with probability at least 90 %: in the bin of its predicted class that it falls in, the true "

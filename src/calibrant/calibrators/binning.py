@@ -73,9 +73,9 @@ class HistogramBinning(BinaryCalibrator):
         What a bin of n rows with no event, or nothing but events, puts out: (k + 1) / (n + 2), or the plain 0 or 1. The
         certificate is around the output either way.
     random_state : int, optional
-        Seed of the draw under ``"part"``, fresh by default. The confidence of a certificate counts that draw, so it must
-        not be picked by its result; with few distinct scores one seed's luck would decide, and a seeded fit carries no
-        certificate (:mod:`calibrant.guarantees.seeds`).
+        Seed of the draw under ``"part"``, fresh by default. The confidence of a certificate counts the draw, so it must
+        not be picked by its result; with few distinct scores a seeded fit carries no certificate
+        (:mod:`calibrant.guarantees.seeds`).
 
     Attributes
     ----------
@@ -102,7 +102,8 @@ class HistogramBinning(BinaryCalibrator):
     0.060.
       Basis: 1,996 rows, clopper-pearson intervals; Gupta 2023, Theorem 4.1, given the edges.
       Not covered: scores on a bin edge (4 edges, 4 of 2,000 rows).
-      Assumes: the rows are independent draws from the population that the map will serve, and new to the model.
+      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
+    no argument of the fit was chosen by their labels.
     """
 
     _monotone: ClassVar[bool] = False

@@ -111,7 +111,8 @@ class TopLabelHistogramBinning(ClassBinning):
       Basis: 3,000 rows, clopper-pearson intervals in 18 bins; Gupta 2023, Theorem 5.1; bins by Theorem 4.1,
     given the edges.
       Not covered: scores on a bin edge (15 edges, 15 of 3,000 rows).
-      Assumes: the rows are independent draws from the population that the map will serve, and new to the model.
+      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
+    no argument of the fit was chosen by their labels.
     """
 
     def __init__(

@@ -181,8 +181,8 @@ def counted(
 ) -> Bins:
     """Bins whose edges owe nothing to these rows: every row counts, every score is covered.
 
-    They put out :func:`rates`. ``fixed`` says that the edges were not drawn at random either, ``refusal`` why they carry
-    no certificate, if they carry none.
+    They put out :func:`rates`. ``fixed`` says that the edges were not drawn at random either, ``refusal`` why they
+    carry no certificate, if they carry none.
 
     Examples
     --------

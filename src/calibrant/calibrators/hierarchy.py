@@ -107,7 +107,8 @@ class PathCalibrator(ClassCalibrator):
       By level, the broadest first: 0.097, 0.098.
       Basis: 3,988 rows in 16 bins, 32 statements, clopper-pearson intervals; Gupta 2023, Theorem 4.1, given the edges.
       Not covered: scores on a bin edge (12 edges, 12 of 4,000 rows).
-      Assumes: the rows are independent draws from the population that the map will serve, and new to the model.
+      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
+    no argument of the fit was chosen by their labels.
     """
 
     map_: PathMap

@@ -52,8 +52,9 @@ class ScalingBinning(BinaryCalibrator):
         (the double dipping of 002 section 4.4), or one half each with ``outcomes=True``. Importance weights are no
         rows to draw from: all of them then do both.
     random_state : int, optional
-        Seed of that draw, fresh by default. The confidence of a certificate counts the draw, so it must not be picked by
-        its result; with few distinct scores a seeded fit carries no certificate (:mod:`calibrant.guarantees.seeds`).
+        Seed of that draw, fresh by default. The confidence of a certificate counts the draw, so it must not be picked
+        by its result; with few distinct scores a seeded fit carries no certificate
+        (:mod:`calibrant.guarantees.seeds`).
 
     Attributes
     ----------

@@ -96,7 +96,8 @@ class SimplexBinning(ClassCalibrator):
     distance (0 to 2) of at most 0.173, and by at most 0.087 in any class.
       Basis: 2,991 rows, clopper-pearson intervals; Gupta 2023, Appendix 5.G, with an interval for every set of classes.
       Not covered: scores on a threshold (9 thresholds, 9 of 3,000 rows).
-      Assumes: the rows are independent draws from the population that the map will serve, and new to the model.
+      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
+    no argument of the fit was chosen by their labels.
     """
 
     def __init__(

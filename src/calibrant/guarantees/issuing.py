@@ -15,7 +15,11 @@ from calibrant.guarantees.provenance import ClassProvenance, Provenance, Samplin
 from calibrant.maps import StepMap
 from calibrant.numerics import Floats, Ints
 
-INDEPENDENT_ROWS = "the rows are independent draws from the population that the map will serve, and new to the model"
+ASSUMED = (
+    "the rows are independent draws from the population that the map will serve, and new to the model",
+    "no argument of the fit was chosen by their labels",
+)
+"""What every certificate assumes: the best of several numbers of bins, or of several fits, would look as good."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +111,7 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
         uncovered=bins.uncovered,
         uncovered_rows=bins.uncovered_rows,
         rule=bins.rule,
-        assumptions=(INDEPENDENT_ROWS, bins.assumption) if bins.assumption else (INDEPENDENT_ROWS,),
+        assumptions=(*ASSUMED, bins.assumption) if bins.assumption else ASSUMED,
         source=bins.source,
         share=bins.share,
         look=bins.look,

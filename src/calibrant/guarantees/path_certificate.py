@@ -311,7 +311,7 @@ class PathCheck(CertificateCheck):
 def issue_paths(bins: PathBins, alpha: float, bound: Bound, mode: Mode) -> PathCertificate | Refusal:
     """The certificate of binned paths, or the reason why there is none."""
     from calibrant.guarantees.bounds import BOUNDS  # here, since reading a certificate needs no scipy
-    from calibrant.guarantees.issuing import INDEPENDENT_ROWS
+    from calibrant.guarantees.issuing import ASSUMED
 
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}")
@@ -351,7 +351,7 @@ def issue_paths(bins: PathBins, alpha: float, bound: Bound, mode: Mode) -> PathC
         upper=upper,
         hits=hits,
         remarks=bins.remarks,
-        assumptions=(INDEPENDENT_ROWS,),
+        assumptions=ASSUMED,
         source=bins.source,
     )
 

@@ -244,7 +244,7 @@ def promise_regions(
     Weissman et al. (2003), :math:`P(\|\hat p - p\|_1 \ge e) \le (2^L - 2) e^{-n e^2 / 2}`, plus the shift of the
     output; exact intervals are never wider. Above 10 classes it is used in that form.
     """
-    from calibrant.guarantees.issuing import INDEPENDENT_ROWS  # here, since reading a certificate needs no scipy
+    from calibrant.guarantees.issuing import ASSUMED  # here, since reading a certificate needs no scipy
 
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}")
@@ -287,7 +287,7 @@ def promise_regions(
         counts=evidence.counts.reshape(-1),
         light=evidence.light,
         uncovered_rows=evidence.uncovered_rows,
-        assumptions=(INDEPENDENT_ROWS, evidence.assumption) if evidence.assumption else (INDEPENDENT_ROWS,),
+        assumptions=(*ASSUMED, evidence.assumption) if evidence.assumption else ASSUMED,
         source=evidence.source,
         frame_columns=frame_columns,
     )
