@@ -686,3 +686,82 @@ def test_the_printout_says_when_bins_fall():
     twice = HistogramBinning(3).fit(np.arange(1, 9) / 10, [1, 1, 0, 0, 1, 0, 0, 0])
     assert "the outputs fall 2 times" in str(twice)
     assert "fall" not in str(HistogramBinning(2).fit(FIVE, [0, 0, 0, 1, 1])).split("\n")[1]
+
+
+# ------------------------------------------------------------------------------------- bins from another tally, or not
+
+
+def rows_of(n, seed, decimals=None):
+    rng = np.random.default_rng([31, seed])
+    scores = rng.random(n) if decimals is None else rng.random(n).round(decimals)
+    return scores, (rng.random(n) < scores).astype(int)
+
+
+@pytest.mark.parametrize("decimals", [None, 3, 1])
+@pytest.mark.parametrize("grid", [None, Grid(bits=4)], ids=["exact", "grid"])
+def test_a_copy_of_the_same_rows_may_not_choose_the_bins(decimals, grid):
+    """Equal content in another object: the rows in another order, tallied again."""
+    scores, y = rows_of(2000, 0, decimals)
+    copy, rows = Tally.from_arrays(scores[::-1], y[::-1], grid=grid), Tally.from_arrays(scores, y, grid=grid)
+    with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
+        HistogramBinning(5, bins_from=copy).fit_tally(rows)
+
+
+def test_the_same_scores_with_other_labels_may_not_choose_the_bins():
+    """The edges look at scores alone, so labels that are not known yet are no excuse."""
+    scores, y = rows_of(2000, 0)
+    copy = Tally.from_arrays(scores, 1 - y)
+    with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
+        HistogramBinning(5, bins_from=copy).fit(scores, y)
+
+
+def test_the_same_rows_on_a_grid_are_known_again():
+    scores, y = rows_of(2000, 0)
+    copy = Tally.from_arrays(scores, y, grid=Grid(bits=4))
+    with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
+        HistogramBinning(5, bins_from=copy).fit(scores, y)
+
+
+@pytest.mark.parametrize(
+    ("chosen_by", "share"),
+    [(slice(0, 3000), "100 %"), (slice(0, 1000), "50 %"), (slice(1000, 3000), "50 %")],
+    ids=["more rows", "half of them", "half of others"],
+)
+def test_rows_that_also_chose_the_bins_carry_no_certificate(chosen_by, share):
+    scores, y = rows_of(3000, 0)
+    cal = HistogramBinning(5, bins_from=Tally.from_arrays(scores[chosen_by], y[chosen_by]))
+    answer = cal.fit(scores[:2000], y[:2000]).certificate()
+    assert isinstance(answer, Refusal)
+    assert "of the rows are among those of bins_from" in str(answer)
+
+
+@pytest.mark.parametrize("decimals", [None, 3, 1])
+@pytest.mark.parametrize("n", [20, 2000])
+def test_other_rows_of_the_same_population_may_choose_the_bins(decimals, n):
+    for seed in range(10):
+        yesterday = Tally.from_arrays(*rows_of(n, 2 * seed, decimals))
+        cal = HistogramBinning(3, bins_from=yesterday).fit(*rows_of(n, 2 * seed + 1, decimals))
+        assert isinstance(cal.certificate(), Certificate)
+
+
+def test_few_outcomes_that_agree_by_chance_are_no_copy():
+    """Ten rows a day on one score, three events: tomorrow may well be the same."""
+    today, yesterday = (Tally.from_arrays([0.4] * 10, [1] * 3 + [0] * 7) for _ in range(2))
+    assert isinstance(HistogramBinning(bins_from=yesterday).fit_tally(today).certificate(), Certificate)
+
+
+@pytest.mark.parametrize("weights", [None, "counts", "importance"])
+@pytest.mark.parametrize("kind", ["logit", "real"])
+def test_bins_from_another_tally_of_any_sort(weights, kind):
+    """Grids of different ranges, tables and weights cannot be compared with the rows: nothing is refused or broken."""
+    scores, y = rows_of(500, 1)
+    w = None if weights is None else np.random.default_rng(0).integers(1, 4, 500)
+    options = {} if weights is None else {"weights": weights}
+    others = [
+        Tally.from_arrays(scores * 3, y, w, kind=kind, **options),
+        Tally.from_arrays(scores * 3, y, w, kind=kind, grid=Grid(4, -5, 5), **options),
+        Tally.from_table([100, 100], [20, 70], edges=[1.0], kind=kind),
+    ]
+    rows = Tally.from_arrays(*rows_of(500, 2), kind=kind, grid=None)
+    for other in others:
+        assert isinstance(HistogramBinning(3, bins_from=other).fit_tally(rows).certificate(), Certificate)

@@ -22,6 +22,7 @@ from calibrant.calibrators.cuts import (
 )
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
+from calibrant.guarantees.overlap import common_rows
 from calibrant.guarantees.planning import Scheme, plan, split_size
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map
@@ -150,9 +151,7 @@ class HistogramBinning(BinaryCalibrator):
         if self.strategy == "width":
             return self._fixed(tally, width_edges(tally, count), "equal widths", fixed=count == self.n_bins)
         if isinstance(self.bins_from, Tally):
-            edges = mass_edges(self.bins_from, count, tally.total)
-            stays = count == self.n_bins and np.array_equal(edges, mass_edges(self.bins_from, count, np.inf))
-            return self._fixed(tally, edges, "equal masses of another tally", OTHER_ROWS, fixed=stays)
+            return self._from_another(tally, self.bins_from, count)
         if not tally.counts:
             return self._fixed(tally, mass_edges(tally, count, np.inf), "equal weights")
         return self._from_part(tally, count) if self.bins_from == "part" else self._from_own_rows(tally, count)
@@ -162,6 +161,12 @@ class HistogramBinning(BinaryCalibrator):
     ) -> Bins:
         kept = self.extremes == "succession"
         return counted(tally, edges, rule, FIXED_SOURCE, assumption, fixed=fixed, succession=kept, refusal=refusal)
+
+    def _from_another(self, tally: Tally, other: Tally, count: int) -> Bins:
+        edges = mass_edges(other, count, tally.total)
+        stays = count == self.n_bins and np.array_equal(edges, mass_edges(other, count, np.inf))
+        rule, refusal = "equal masses of another tally", _refuse_common_rows(tally, other)
+        return self._fixed(tally, edges, rule, OTHER_ROWS, fixed=stays, refusal=refusal)
 
     def _from_part(self, tally: Tally, count: int) -> Bins:
         if self.part_size is None:
@@ -239,8 +244,19 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _check_other(other: Tally, tally: Tally) -> None:
-    if other is tally:
+def _refuse_common_rows(tally: Tally, other: Tally) -> str:
+    """Why the bins carry no certificate where rows that fill them also chose them; an error if these are all rows."""
+    common = common_rows(tally, other)
+    if other is tally or common.whole:
         raise InputError('bins_from holds the very rows that are fitted: leave it out, or use bins_from="part"')
+    if not common.in_sample:
+        return ""
+    return (
+        f"about {100 * common.share:.0f} % of the rows are among those of bins_from, so that they chose their own bins: "
+        "pass the tally of other rows, or leave bins_from out"
+    )
+
+
+def _check_other(other: Tally, tally: Tally) -> None:
     if other.kind != tally.kind:
         raise InputError(f"bins_from holds {other.kind} scores, but these are {tally.kind} scores")

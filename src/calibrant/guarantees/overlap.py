@@ -169,6 +169,45 @@ def overlap(words: tuple[str, ...], fingerprint: str, judged: Tally) -> Overlap 
     return Overlap(share if share - chance > LEAST_SHARE else 0.0)
 
 
+def common_rows(one: Tally, other: Tally) -> Overlap:
+    """Which share of the rows of ``one`` are rows of ``other`` too, as far as can be seen: 0 where it cannot.
+
+    Scores are compared with their labels and without, since the same rows may come before and after their labels; a
+    tally on a grid is compared on that grid.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores, y = rng.random(1000), rng.random(1000) < 0.3
+    >>> rows = Tally.from_arrays(scores, y)
+    >>> common_rows(rows, Tally.from_arrays(scores, ~y)).whole, common_rows(rows, rows.coarsen(10)).whole
+    (True, True)
+    """
+    pair = _on_one_grid(one, other)
+    if pair is None:
+        return Overlap(0.0)
+    one, other = pair
+    found = [
+        overlap(sketch(theirs), theirs.fingerprint, ours)
+        for ours, theirs in ((one, other), (one.unlabeled(), other.unlabeled()))
+    ]
+    seen = [each for each in found if each is not None]
+    return max(seen, key=lambda each: (each.whole, each.share), default=Overlap(0.0))
+
+
+def _on_one_grid(one: Tally, other: Tally) -> tuple[Tally, Tally] | None:
+    """Both tallies at the resolution of the coarser one; None where there is none for both."""
+    if "bins" in (one.resolution, other.resolution) or one.kind != other.kind:
+        return None
+    grids = [each.grid for each in (one, other) if each.grid is not None]
+    if not grids:
+        return one, other
+    if len({(grid.low, grid.high) for grid in grids}) > 1 or not (len(grids) == 2 or grids[0].unit):
+        return None  # scores may lie beyond the range of the other's grid
+    coarsest = min(grids, key=lambda grid: grid.bits)
+    return one.coarsen(coarsest), other.coarsen(coarsest)
+
+
 def _physical(tally: Tally) -> Iterator[tuple[Floats, Ints, Ints]]:
     """Scores, rows and events under importance weights; where a score has both labels, either may have the others."""
     rows = cast(Ints, tally.cells.rows)

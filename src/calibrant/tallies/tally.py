@@ -323,6 +323,11 @@ class Tally:
         }
         return self._with(replace(cells, **scaled), counts=False)
 
+    def unlabeled(self) -> Tally:
+        """The same scores with no event among them."""
+        cells = self.cells
+        return self._with(replace(cells, events=0 * cells.events), counts=self.counts, whole=self.whole)
+
     def score_at(self, weight: NDArray[Any]) -> Floats:
         """Smallest score up to which at least ``weight`` rows (or sum of weights) lie, for each entry."""
         if self._sorted is not None:
