@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from calibrant.calibrators.isotonic import IsotonicCalibrator
 from calibrant.calibrators.parametric import BetaScaling, PlattScaling
 from calibrant.export.coding import FORMAT
 from calibrant.export.document import Calibration
+from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificates import Certificate
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Grid
@@ -62,11 +64,10 @@ MAPS = {
 def certificate() -> Certificate:
     """About the step map above, with what fits seldom leave: an uncovered edge, an empty bin, rates of 0 and 1."""
     outputs = np.array([0.0, 0.1 + 0.2, 0.1 + 0.2, 0.25, 0.7, 1.0])
-    lower = np.array([0.0, 0.25, 0.0, 0.0, 0.6, 0.875])
-    upper = np.array([0.125, 0.375, 1.0, 1.0, 2 / 3 + 0.1, 1.0])
     rows, events = np.array([30, 900, 0, 0, 2**40, 25]), np.array([0, 270, 0, 0, 7 * 2**36, 25])
+    lower, upper = BOUNDS["clopper-pearson"](events, rows, 0.1 / 4)
     return Certificate(
-        epsilon=0.125,
+        epsilon=float(np.maximum(outputs - lower, upper - outputs)[rows > 0].max()),
         alpha=0.1,
         mode="simultaneous",
         bound="clopper-pearson",
@@ -96,7 +97,9 @@ def documents() -> dict[str, Calibration]:
     for name, map_ in MAPS.items():
         out[f"{name}.none"] = Calibration(map_)
         out[f"{name}.refusal"] = Calibration(map_, refused.provenance_, refused.certificate())
-    out["step.certificate"] = Calibration(MAPS["step"], binned.provenance_, certificate())
+    promise = certificate()
+    origin = replace(binned.provenance_, n=promise.n + promise.uncovered_rows, events=int(promise.events.sum()) + 2)
+    out["step.certificate"] = Calibration(MAPS["step"], origin, promise)
     table = Tally.from_table([100, 0, 300], [0, 0, 200], edges=[0.3, 0.6])
     fitted = {
         "platt": PlattScaling(limits=True).fit(scores, y),

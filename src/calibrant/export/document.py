@@ -16,7 +16,9 @@ from calibrant.export.class_document import ClassCalibration
 from calibrant.export.coding import OTHERS, decode, parse, written
 from calibrant.export.errors import DocumentError
 from calibrant.export.sql import to_sql
+from calibrant.guarantees.auditing import follows
 from calibrant.guarantees.certificates import Certificate, Refusal
+from calibrant.guarantees.class_promise import ClassPromise
 from calibrant.guarantees.provenance import UNCALIBRATED, Provenance
 from calibrant.maps import CLASS_KINDS, KINDS, ClassMap, Columns, Map, StepMap
 from calibrant.maps.base import by_name, needed_columns
@@ -62,6 +64,8 @@ class Calibration:
             StepMap(promise.knots, promise.outputs).merged() != self.map or promise.kind != self.kind
         ):
             raise ValueError("the certificate is not about this map")
+        if isinstance(promise, Certificate) and self.provenance is not None and not promise.rests_on(self.provenance):
+            raise ValueError("rows as the provenance describes them cannot carry this certificate")
 
     @property
     def kind(self) -> Kind:
@@ -251,6 +255,8 @@ def _read_1(body: dict[str, Any]) -> Calibration | ClassCalibration:
         allowed = {name: OTHERS[name] for name in names}
         found.append(None if body[part] is None else decode(body[part], allowed))
     calibration: Calibration | ClassCalibration = sort(map_, *found)
+    if isinstance(calibration.certificate, Certificate | ClassPromise) and not follows(calibration.certificate):
+        raise DocumentError("the intervals of the certificate do not follow from its counts at its alpha")
     return calibration
 
 

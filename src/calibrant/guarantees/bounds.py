@@ -1,6 +1,7 @@
 """Confidence intervals for the event rate of one bin from (events, rows), and the closed-form bounds of 002 chapter 4.
 
-Every interval depends on a bin's counts alone, so it is a function of a tally: the order of rows cannot matter.
+Every interval depends on a bin's counts alone, so it is a function of a tally: the order of rows cannot matter. Scipy
+is imported where it is needed, since stored certificates are read without it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from calibrant.guarantees.certificates import Bound, Mode
 from calibrant.numerics import Floats
@@ -28,8 +28,12 @@ def hoeffding(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     """
     k, m = _counts(events, n)
     with np.errstate(divide="ignore", invalid="ignore"):
-        radius = np.sqrt(np.log(2.0 / alpha) / (2.0 * m))
-        return _around(k / m, radius, m)
+        return _around(k / m, hoeffding_radius(m, alpha), m)
+
+
+def hoeffding_radius(n: Floats, alpha: float) -> Floats:
+    """Half of the width of Hoeffding's interval."""
+    return np.sqrt(np.log(2.0 / alpha) / (2.0 * n))
 
 
 def bernstein(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
@@ -44,10 +48,14 @@ def bernstein(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     [0.0, 0.0138]
     """
     k, m = _counts(events, n)
-    log = np.log(3.0 / alpha)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = k / m
-        return _around(mean, np.sqrt(2.0 * mean * (1.0 - mean) * log / m) + 3.0 * log / m, m)
+        return _around(k / m, bernstein_radius(k / m, m, alpha), m)
+
+
+def bernstein_radius(mean: Floats, n: Floats, alpha: float) -> Floats:
+    """Half of the width of the empirical Bernstein interval."""
+    log = np.log(3.0 / alpha)
+    return np.sqrt(2.0 * mean * (1.0 - mean) * log / n) + 3.0 * log / n
 
 
 def clopper_pearson(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
@@ -61,6 +69,8 @@ def clopper_pearson(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     >>> [end.round(4).item() for end in clopper_pearson(0, 100, 0.1)]
     [0.0, 0.0295]
     """
+    from scipy import special
+
     k, m = _counts(events, n)
     with np.errstate(invalid="ignore"):
         low = np.where(k > 0, special.betaincinv(np.where(k > 0, k, 1.0), np.maximum(m - k + 1.0, 1.0), alpha / 2), 0.0)
@@ -83,6 +93,8 @@ def always_valid(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     >>> [end.round(4).item() for end in always_valid(30, 100, 0.1)]
     [0.1731, 0.4519]
     """
+    from scipy import special
+
     k, m = _counts(events, n)
     target = np.log(alpha) + special.betaln(k + 0.5, m - k + 0.5) - special.betaln(0.5, 0.5)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -151,6 +163,8 @@ def _around(mean: NDArray[Any], radius: NDArray[Any], m: Floats) -> Interval:
 
 def _bisect(k: Floats, m: Floats, target: Floats, outside: Floats, inside: Floats) -> Floats:
     """The end on the outer side of the root of the log-likelihood minus ``target``; rounding widens the interval."""
+    from scipy import special
+
     outside, inside = np.broadcast_arrays(outside, inside)
     outside, inside = outside.copy(), inside.copy()
     for _ in range(60):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, Kind, check_rows
+from calibrant.guarantees.provenance import Provenance
 from calibrant.numerics import Floats, Guide, Ints
 
 Mode = Literal["simultaneous", "marginal"]
@@ -25,6 +26,16 @@ IMPOSSIBLE = (
     "no distribution-free guarantee is possible for an injective map, however many rows it is fitted on "
     "(Gupta 2023, Theorem 3.3): use HistogramBinning if you need a certificate"
 )
+
+
+def union_of(mode: Mode, bound: Bound, promised: Flags) -> int:
+    """How many intervals share alpha: all promised ones, or the one of a new row.
+
+    Bins that are empty now may fill later, which counts where one may look at any time.
+    """
+    if mode == "marginal":
+        return 1
+    return len(promised) if bound == "always-valid" else int(promised.sum())
 
 
 @dataclass(frozen=True)
@@ -131,6 +142,13 @@ class Certificate:
     def half_widths(self) -> Floats:
         r""":math:`\epsilon_b = \max(\text{output} - \text{lower}, \text{upper} - \text{output})` by bin."""
         return np.maximum(self.outputs - self.lower, self.upper - self.outputs)
+
+    def rests_on(self, provenance: Provenance) -> bool:
+        """Whether such rows can carry the promise: independent and counted, and enough of them with either label."""
+        events, rows = int(self.events.sum()), self.n + self.uncovered_rows
+        gone_through = (provenance.weights, provenance.sampling) == ("counts", "independent")  # as issuing.gate asks
+        others = provenance.n - provenance.events
+        return gone_through and rows <= provenance.n and events <= provenance.events and self.n - events <= others
 
     def __call__(
         self, alpha: float | None = None, *, bound: Bound | None = None, mode: Mode | None = None

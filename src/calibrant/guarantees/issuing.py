@@ -10,7 +10,7 @@ import numpy as np
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import BOUNDS
-from calibrant.guarantees.certificates import Bound, Certificate, Flags, Mode, Refusal
+from calibrant.guarantees.certificates import Bound, Certificate, Flags, Mode, Refusal, union_of
 from calibrant.guarantees.provenance import ClassProvenance, Provenance, Sampling
 from calibrant.maps import StepMap
 from calibrant.numerics import Floats, Ints
@@ -86,15 +86,12 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
     promised = bins.n > 0
     if not promised.any():
         return Refusal("no bin holds a row besides those on the edges: use fewer bins or more rows")
-    union = int(promised.sum()) if mode == "simultaneous" else 1
-    if bound == "always-valid":
-        if not bins.fixed:
-            return Refusal(
-                "an always-valid promise needs bins that no row has chosen, nor their number, or they would move at "
-                'every look: pass n_bins with strategy="width" or with bins_from= another tally, or your own table'
-            )
-        union = len(promised) if mode == "simultaneous" else 1  # bins that are empty now may fill later
-    lower, upper = BOUNDS[bound](bins.events, bins.n, alpha * bins.share / union)
+    if bound == "always-valid" and not bins.fixed:
+        return Refusal(
+            "an always-valid promise needs bins that no row has chosen, nor their number, or they would move at "
+            'every look: pass n_bins with strategy="width" or with bins_from= another tally, or your own table'
+        )
+    lower, upper = BOUNDS[bound](bins.events, bins.n, alpha * bins.share / union_of(mode, bound, promised))
     return Certificate(
         epsilon=float(np.maximum(bins.outputs - lower, upper - bins.outputs)[promised].max()),
         alpha=alpha,

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from calibrant.arrays import InputError
 from calibrant.arrays.class_rows import check_fresh_rows
 from calibrant.arrays.columns import check_option
-from calibrant.guarantees.certificates import UNEVEN, Bound, Flags, Mode, Refusal, _count, _outside_p_values, _round_up
+from calibrant.guarantees.certificates import (
+    UNEVEN,
+    Bound,
+    Flags,
+    Mode,
+    Refusal,
+    _count,
+    _outside_p_values,
+    _round_up,
+    union_of,
+)
 from calibrant.guarantees.class_certificates import IF_FRESH, empty_promise, listed, short, unbroken
 from calibrant.guarantees.class_promise import ClassPromise
 from calibrant.guarantees.provenance import ClassProvenance
@@ -254,7 +264,6 @@ def promise_regions(
     promised = rows > 0
     if not promised.any():
         return Refusal("no region holds a row besides those on the thresholds: use fewer bins or more rows")
-    union = int(promised.sum()) if mode == "simultaneous" else 1
     if bound == "always-valid" and not evidence.fixed:
         return Refusal(
             "an always-valid promise needs regions that no row has chosen, nor their number, or they would move at "
@@ -262,13 +271,12 @@ def promise_regions(
         )
     if bound == "always-valid" and classes > MOST_CLASSES:
         return Refusal(f"an always-valid promise is made for at most {MOST_CLASSES} classes here")
-    if bound == "always-valid" and mode == "simultaneous":
-        union = len(rows)  # regions that are empty now may fill later
+    level = alpha / union_of(mode, bound, promised)
     if classes > MOST_CLASSES:
         bound = "hoeffding"
-        widths, lower, upper = _by_one_bound(evidence, alpha / union)
+        widths, lower, upper = by_one_bound(evidence.map, evidence.counts, level)
     else:
-        widths, lower, upper = _by_sets(evidence, alpha / union, bound)
+        widths, lower, upper = _by_sets(evidence, level, bound)
     epsilon = float(widths[promised].max())
     refusal = empty_promise(epsilon, 2.0, "region")
     if refusal is not None:
@@ -322,12 +330,12 @@ def _by_sets(evidence: RegionCounts, alpha: float, bound: Bound) -> tuple[Floats
     return np.minimum(widths, 2.0), lower, upper
 
 
-def _by_one_bound(evidence: RegionCounts, alpha: float) -> tuple[Floats, Floats, Floats]:
+def by_one_bound(map_: SimplexBinsMap, counts: Ints, alpha: float) -> tuple[Floats, Floats, Floats]:
     """The same from the bound of Weissman et al. for all sets at once, without looking at them."""
-    rows, classes = evidence.counts.sum(axis=1), evidence.counts.shape[1]
+    rows, classes = counts.sum(axis=1), counts.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.where(rows[:, None] > 0, evidence.counts / rows[:, None], 0.0)
+        shares = np.where(rows[:, None] > 0, counts / rows[:, None], 0.0)
         radius = np.sqrt((np.log(2.0) * classes + np.log1p(-(2.0 ** (1 - classes))) - np.log(alpha)) / (2.0 * rows))
-    shift = np.abs(evidence.map.outputs_by_region - shares).sum(axis=1)
+    shift = np.abs(map_.outputs_by_region - shares).sum(axis=1)
     lower, upper = np.maximum(shares - radius[:, None], 0.0), np.minimum(shares + radius[:, None], 1.0)
     return np.minimum(shift + 2.0 * radius, 2.0), lower, upper

@@ -1,0 +1,195 @@
+r"""Whether a stored certificate follows from its own counts: a document may hold any numbers.
+
+An interval is accepted where it is no narrower than its bound makes it. Ends are not computed anew, which takes scipy,
+but put into the inequality that defines them. The lower end :math:`\ell` of an exact interval has
+
+.. math:: P_\ell(\text{Bin} \ge k) = \frac{n!}{(k - 1)!\,(n - k)!} \int_0^{\ell} t^{k-1} (1 - t)^{n-k} \, dt
+          \le \frac{\alpha}{2},
+
+and the integrand is smooth and falls off within a few standard deviations below :math:`\ell`, so 64 points of Gauss and
+Legendre give all digits, for any number of rows. The upper end is the lower one of the other rows. Needs numpy alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.guarantees.bounds import bernstein_radius, hoeffding_radius
+from calibrant.guarantees.certificates import Bound, Certificate, Flags, union_of
+from calibrant.guarantees.class_certificates import ClassCertificate
+from calibrant.guarantees.class_promise import ClassPromise
+from calibrant.guarantees.path_certificate import PathCertificate
+from calibrant.guarantees.simplex_certificate import MOST_CLASSES, SimplexCertificate, by_one_bound, class_sets
+from calibrant.numerics import Floats, Ints, chunks
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
+FAR = 40.0
+"""Standard deviations below an end beyond which nothing is left of the integral, however skewed."""
+
+ROUNDING = 2.0**-51
+"""How far an end may be off by its own rounding."""
+
+BLOCK = 1 << 14
+"""Intervals that are looked at together."""
+
+_log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
+
+
+def follows(promise: Certificate | ClassPromise) -> bool:
+    """Whether no interval of a certificate is narrower than its counts, its alpha and its bound allow.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from calibrant import HistogramBinning
+    >>> promise = HistogramBinning(2).fit([0.1, 0.2, 0.3, 0.4, 0.7, 0.8], [0, 0, 1, 0, 1, 1]).certificate()
+    >>> follows(promise), follows(replace(promise, alpha=0.05))
+    (True, False)
+    """
+    return all(check(promise) for kind, check in _CHECKS.items() if isinstance(promise, kind))
+
+
+def supported(bound: Bound, events: ArrayLike, rows: ArrayLike, alpha: float, lower: Floats, upper: Floats) -> bool:
+    """Whether no interval is narrower than the bound makes it from these counts; without rows it must be [0, 1].
+
+    Examples
+    --------
+    >>> low, high = np.array([0.0]), np.array([0.0295])  # exact ones of 0 in 100 rows at 90 % are 0 and 0.02951
+    >>> supported("clopper-pearson", [0], [100], 0.1, low, high), supported("hoeffding", [0], [100], 0.1, low, high)
+    (False, False)
+    >>> supported("clopper-pearson", [0], [100], 0.1, low, np.array([0.0296]))
+    True
+    """
+    k, n = np.asarray(events, dtype=np.float64), np.asarray(rows, dtype=np.float64)
+    if ((lower > 0.0) | (upper < 1.0))[n == 0].any():
+        return False
+    reaches, filled = _REACHES[bound], np.flatnonzero(n > 0)
+    for part in chunks(len(filled), BLOCK):
+        at = filled[part]
+        for hits, end in ((k[at], lower[at]), (n[at] - k[at], 1.0 - upper[at])):
+            far = (end <= 0.0) | reaches(hits, n[at], alpha, np.maximum(end - ROUNDING, 0.0))
+            if not (far & (end <= hits / n[at] + ROUNDING)).all():
+                return False
+    return True
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What each bound asks of a lower end
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _hoeffding(k: Floats, n: Floats, alpha: float, end: Floats) -> Flags:
+    return np.asarray(end <= k / n - hoeffding_radius(n, alpha))
+
+
+def _bernstein(k: Floats, n: Floats, alpha: float, end: Floats) -> Flags:
+    return np.asarray(end <= k / n - bernstein_radius(k / n, n, alpha))
+
+
+def _clopper_pearson(k: Floats, n: Floats, alpha: float, end: Floats) -> Flags:
+    return np.asarray((k > 0) & (log_tail(np.maximum(k, 1.0), n, end) <= math.log(alpha / 2.0) + _slack(n)))
+
+
+def _always_valid(k: Floats, n: Floats, alpha: float, end: Floats) -> Flags:
+    p = np.maximum(end, np.finfo(np.float64).tiny)
+    likelihood = k * np.log(p) + (n - k) * np.log1p(-p)
+    mixture = _log_gamma(k + 0.5) + _log_gamma(n - k + 0.5) - _log_gamma(n + 1.0) - math.log(math.pi)
+    return np.asarray(likelihood <= math.log(alpha) + mixture + _slack(n))
+
+
+_REACHES: dict[Bound, Callable[[Floats, Floats, float, Floats], Flags]] = {
+    "clopper-pearson": _clopper_pearson,
+    "hoeffding": _hoeffding,
+    "bernstein": _bernstein,
+    "always-valid": _always_valid,
+}
+
+
+def log_tail(k: Floats, n: Floats, p: Floats) -> Floats:
+    """Logarithm of the chance of k events or more, from 1 on, in n rows of rate p, for p up to k / n.
+
+    Examples
+    --------
+    >>> np.exp(log_tail(np.array([1.0, 2.0]), np.array([2.0, 2.0]), np.array([0.5, 0.5]))).round(12).tolist()
+    [0.75, 0.25]
+    """
+    p = np.maximum(p, np.finfo(np.float64).tiny)
+    width = np.minimum(p, FAR * np.sqrt(k * (n - k + 1.0) / (n + 2.0)) / (n + 1.0))
+    back = 0.5 * width[:, None] * (1.0 - NODES)  # how far below p each node lies
+    shape = (k - 1.0)[:, None] * np.log1p(-back / p[:, None]) + (n - k)[:, None] * np.log1p(back / (1.0 - p[:, None]))
+    integral = 0.5 * width * np.einsum("ij,j->i", np.exp(shape), WEIGHTS)
+    density = (k - 1.0) * np.log(p) + (n - k) * np.log1p(-p)
+    factor = _log_gamma(n + 1.0) - _log_gamma(k) - _log_gamma(n - k + 1.0)
+    return np.asarray(factor + density + np.log(integral))
+
+
+def _slack(n: Floats) -> Floats:
+    """By how much rounding may move the logarithm of a chance; it grows with the factorials."""
+    return 1e-6 + 1e-14 * n
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What each kind of certificate asks of its intervals
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _one_score(promise: Certificate) -> bool:
+    if promise.bound == "always-valid" and promise.uncovered.any():
+        return False  # its edges are rows
+    level = promise.alpha / union_of(promise.mode, promise.bound, promise.promised)
+    return supported(promise.bound, promise.events, promise.rows, level, promise.lower, promise.upper)
+
+
+def _by_class(promise: ClassCertificate) -> bool:
+    return promise.bound != "always-valid" and all(map(_one_score, promise.parts))
+
+
+def _by_path(promise: PathCertificate) -> bool:
+    if promise.bound == "always-valid":
+        return False
+    rows, depths = np.repeat(promise.rows, promise.depths), np.repeat(promise.depths, promise.depths)
+    union = np.full(len(rows), promise.promised.sum()) if promise.mode == "simultaneous" else depths
+    return all(
+        supported(promise.bound, *(each[union == size] for each in (promise.hits, rows)), promise.alpha / size,
+                  *(each[union == size] for each in (promise.lower, promise.upper)))
+        for size in np.unique(union).tolist()
+    )  # fmt: skip
+
+
+def _by_region(promise: SimplexCertificate) -> bool:
+    """All classes of a region lie within its half width where every set of them does within half of that."""
+    if promise.bound == "always-valid" and promise.map.scheme == "projection":
+        return False
+    alpha = promise.alpha / union_of(promise.mode, promise.bound, promise.promised)
+    counts = promise.counts.reshape(len(promise.rows), -1)
+    if counts.shape[1] > MOST_CLASSES:
+        return promise.bound == "hoeffding" and _within_one_bound(promise, counts, alpha)
+    sets = class_sets(counts.shape[1])
+    said = np.einsum("rk,sk->rs", promise.map.outputs_by_region, sets)
+    half = np.where(promise.promised, promise.half_widths / 2.0, 1.0)[:, None]
+    ends = np.maximum(said - half, 0.0).ravel(), np.minimum(said + half, 1.0).ravel()
+    rows = np.repeat(promise.rows, sets.shape[0])
+    single = np.repeat(promise.rows, counts.shape[1])
+    level = alpha / len(sets)
+    return supported(promise.bound, (counts @ sets.T).ravel(), rows, level, *ends) and supported(
+        promise.bound, promise.counts, single, level, promise.lower, promise.upper
+    )
+
+
+def _within_one_bound(promise: SimplexCertificate, counts: Ints, alpha: float) -> bool:
+    widths, lower, upper = by_one_bound(promise.map, counts, alpha)
+    inside = promise.lower.reshape(lower.shape) <= lower + ROUNDING
+    inside &= promise.upper.reshape(upper.shape) >= upper - ROUNDING
+    return bool((inside.all(axis=1) & (promise.half_widths >= widths - ROUNDING))[promise.promised].all())
+
+
+_CHECKS: dict[type, Callable[..., bool]] = {
+    Certificate: _one_score,
+    ClassCertificate: _by_class,
+    SimplexCertificate: _by_region,
+    PathCertificate: _by_path,
+}

@@ -1,0 +1,337 @@
+"""A certificate that was edited in its document is refused: its intervals must follow from its own counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calibrant
+from calibrant.calibrators.binning import HistogramBinning
+from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.hierarchy import PathCalibrator
+from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.export.document import Calibration, read
+from calibrant.export.errors import DocumentError
+from calibrant.guarantees.bounds import BOUNDS
+from calibrant.tallies import Tally
+
+Document = dict[str, Any]
+NEWS = {"top": None, "a": "top", "b": "top", "c": None}
+
+
+def scored(n: int = 2_000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    scores = rng.random(n)
+    return scores, (rng.random(n) < scores**2).astype(int)
+
+
+def classed(n: int = 2_000, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    p = rng.dirichlet(np.full(classes, 2.0), n)
+    return p, np.array(list("abcdefghijkl"))[(p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)]
+
+
+def binary(**asked: Any) -> Document:
+    cal = HistogramBinning(5, strategy="width").fit(*scored())
+    return as_document(Calibration(cal.map_, cal.provenance_, cal.certificate(**asked)))
+
+
+def as_document(calibration: Any) -> Document:
+    found: Document = json.loads(calibration.to_json())
+    return found
+
+
+def read_again(document: Document) -> Any:
+    return read(json.dumps(document))
+
+
+def refused(document: Document) -> bool:
+    try:
+        read_again(document)
+    except DocumentError:
+        return True
+    return False
+
+
+def widened(certificate: Document, factor: float) -> None:
+    """Intervals moved towards the outputs, or away from them, and epsilon with them."""
+    outputs, promised = np.array(certificate["outputs"]), np.array(certificate["rows"]) > 0
+    for end in ("lower", "upper"):
+        moved = np.where(
+            promised, np.clip(outputs + factor * (np.array(certificate[end]) - outputs), 0, 1), certificate[end]
+        )
+        certificate[end] = moved.tolist()
+    halves = np.maximum(outputs - certificate["lower"], np.array(certificate["upper"]) - outputs)
+    certificate["epsilon"] = float(halves[promised].max())
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# One score
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def alpha_alone(document: Document) -> None:
+    document["certificate"]["alpha"] = 0.01
+
+
+def narrower_intervals(document: Document) -> None:
+    widened(document["certificate"], 0.8)
+
+
+def one_interval(document: Document) -> None:
+    certificate = document["certificate"]
+    certificate["lower"][1] = min(certificate["lower"][1] + 0.01, certificate["outputs"][1])
+
+
+def alpha_and_widths(document: Document) -> None:
+    """Intervals of 70 % under the name of 95 %."""
+    certificate = document["certificate"]
+    bins = int((np.array(certificate["rows"]) > 0).sum())
+    ends = BOUNDS["clopper-pearson"](certificate["events"], certificate["rows"], 0.3 / bins)
+    certificate["lower"], certificate["upper"] = (end.tolist() for end in ends)
+    certificate["alpha"] = 0.05
+    widened(certificate, 1.0)
+
+
+def fewer_events(document: Document) -> None:
+    document["certificate"]["events"][2] -= 20
+
+
+def more_rows_in_a_bin(document: Document) -> None:
+    certificate = document["certificate"]
+    certificate["rows"][1] *= 3
+    certificate["events"][1] *= 3
+    certificate["n"] = sum(certificate["rows"])
+    document["provenance"]["n"] = certificate["n"] + certificate["uncovered_rows"]
+
+
+def more_rows_than_there_were(document: Document) -> None:
+    """Ten times the counts, with their own intervals: they follow, but the provenance knows of fewer rows."""
+    certificate = document["certificate"]
+    for name in ("rows", "events"):
+        certificate[name] = [10 * count for count in certificate[name]]
+    certificate["n"] = sum(certificate["rows"])
+    ends = BOUNDS["clopper-pearson"](certificate["events"], certificate["rows"], 0.1 / 5)
+    certificate["lower"], certificate["upper"] = (end.tolist() for end in ends)
+    widened(certificate, 1.0)
+
+
+def more_events_than_there_were(document: Document) -> None:
+    document["provenance"]["events"] = sum(document["certificate"]["events"]) - 1
+
+
+def fewer_non_events_than_there_were(document: Document) -> None:
+    document["provenance"]["events"] = document["provenance"]["n"]
+
+
+def grouped_rows(document: Document) -> None:
+    document["provenance"]["sampling"] = "grouped"
+
+
+def importance_weights(document: Document) -> None:
+    document["provenance"]["weights"] = "importance"
+
+
+EDITS: list[Callable[[Document], None]] = [
+    alpha_alone,
+    narrower_intervals,
+    one_interval,
+    alpha_and_widths,
+    fewer_events,
+    more_rows_in_a_bin,
+    more_rows_than_there_were,
+    more_events_than_there_were,
+    fewer_non_events_than_there_were,
+    grouped_rows,
+    importance_weights,
+]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
+def test_an_edited_certificate_is_refused(edit: Callable[[Document], None]) -> None:
+    document = binary()
+    assert not refused(document)
+    edit(document)
+    assert refused(document)
+
+
+def test_a_promise_about_one_new_row_does_not_become_one_about_all_bins() -> None:
+    document = binary(mode="marginal")
+    document["certificate"]["mode"] = "simultaneous"
+    assert refused(document)
+
+
+@pytest.mark.parametrize("told", BOUNDS)
+@pytest.mark.parametrize("made", BOUNDS)
+def test_intervals_are_those_of_the_bound_that_is_named(made: Any, told: Any) -> None:
+    """Another name is believed only where its intervals would have been no wider."""
+    document = binary(bound=made)
+    document["certificate"]["bound"] = told
+    certificate = document["certificate"]
+    low, high = BOUNDS[told](certificate["events"], certificate["rows"], 0.1 / 5)
+    wider = (np.array(certificate["lower"]) <= low + 1e-12).all() and (
+        np.array(certificate["upper"]) >= high - 1e-12
+    ).all()
+    assert refused(document) != wider
+
+
+def test_less_than_was_shown_may_be_promised() -> None:
+    """Wider intervals and a larger alpha are true where the others were."""
+    document = binary()
+    widened(document["certificate"], 1.1)
+    document["certificate"]["alpha"] = 0.2
+    assert not refused(document)
+
+
+def test_bins_that_rows_chose_are_not_promised_for_ever() -> None:
+    cal = HistogramBinning(5).fit(*scored())
+    document = as_document(cal.calibration_)
+    certificate = document["certificate"]
+    ends = BOUNDS["always-valid"](certificate["events"], certificate["rows"], 0.1 / len(certificate["rows"]))
+    certificate["lower"], certificate["upper"] = (end.tolist() for end in ends)
+    widened(certificate, 1.0)
+    certificate["bound"] = "always-valid"
+    assert refused(document)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
+@pytest.mark.parametrize("alpha", [0.9, 0.1, 1e-9])
+@pytest.mark.parametrize("size", [1, 10**3, 10**6, 10**9, 10**12])
+def test_what_was_issued_is_read_again(bound: Any, mode: Any, alpha: float, size: int) -> None:
+    """Bins without a row, of nothing but events, of one event, at every size."""
+    n = np.array([3, 1, 0, 5, 7, 9]) * size
+    tally = Tally.from_table(n, [0, size, 0, 1, 3 * size, 9 * size - 1], edges=[0.1, 0.2, 0.3, 0.4, 0.5])
+    cal = HistogramBinning().fit_tally(tally)
+    promise = cal.certificate(alpha, bound=bound, mode=mode)
+    assert not refused(as_document(Calibration(cal.map_, cal.provenance_, promise)))
+
+
+def test_a_file_on_disk_is_refused_by_load(tmp_path: Path) -> None:
+    document = binary()
+    alpha_and_widths(document)
+    (tmp_path / "map.json").write_text(json.dumps(document))
+    with pytest.raises(DocumentError, match="do not follow from its counts"):
+        calibrant.load(tmp_path / "map.json")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Several classes
+# ----------------------------------------------------------------------------------------------------------------------
+
+SIMPLEX: dict[str, Callable[[], Any]] = {
+    "projection": lambda: SimplexBinning(n_bins=5).fit(*classed()),
+    "grid": lambda: SimplexBinning("grid", cells=2).fit(*classed()),
+    "twelve classes": lambda: SimplexBinning(n_bins=2).fit(*classed(4_000, 12)),
+}
+BY_CLASS: dict[str, Callable[[], Any]] = {
+    "top-label": lambda: TopLabelHistogramBinning(100).fit(*classed()),
+    "class-wise": lambda: ClassWiseHistogramBinning(200).fit(*classed()),
+    "part": lambda: TopLabelHistogramBinning(100, bins_from="part").fit(*classed()),
+}
+
+
+def paths() -> Any:
+    return PathCalibrator(NEWS, n_bins=4).fit(*classed(), classes=["a", "b", "c"])
+
+
+@pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+@pytest.mark.parametrize("name", BY_CLASS)
+def test_the_parts_of_a_certificate_of_classes_follow_from_their_counts(name: str) -> None:
+    made = BY_CLASS[name]().calibration_
+    document = as_document(made)
+    assert not refused(document)
+    part = document["certificate"]["parts"][1]
+    part["alpha"] *= 0.5
+    assert refused(document)
+    document = as_document(made)
+    widened(document["certificate"]["parts"][0], 0.9)
+    document["certificate"]["epsilon"] = max(part["epsilon"] for part in document["certificate"]["parts"])
+    assert refused(document)
+    document = as_document(made)
+    for each in (document["certificate"], *document["certificate"]["parts"]):
+        each["alpha"] /= 2
+    assert refused(document)
+
+
+@pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+@pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
+@pytest.mark.parametrize("name", SIMPLEX)
+def test_a_certificate_of_regions_follows_from_its_counts(name: str, mode: Any) -> None:
+    cal = SIMPLEX[name]()
+    made = calibrant.ClassCalibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
+    assert not refused(as_document(made))
+    for edit in (_alpha_halved, _regions_narrowed, _classes_narrowed, _rows_of_a_class_moved):
+        document = as_document(made)
+        edit(document["certificate"])
+        assert refused(document), edit.__name__
+    if mode == "marginal":
+        document = as_document(made)
+        document["certificate"]["mode"] = "simultaneous"
+        assert refused(document)
+
+
+def _alpha_halved(certificate: Document) -> None:
+    certificate["alpha"] /= 2
+
+
+def _regions_narrowed(certificate: Document) -> None:
+    """All classes together, by as much as the intervals of single classes allow."""
+    outputs = np.array(certificate["map"]["table"]).reshape(len(certificate["rows"]), -1)
+    ends = (np.array(certificate[end]).reshape(outputs.shape) for end in ("lower", "upper"))
+    lower, upper = ends
+    widths = 2.0 * np.maximum(outputs - lower, upper - outputs).max(axis=1)
+    shrunk = np.maximum(widths, 0.9 * np.array(certificate["half_widths"]))
+    if not (shrunk < np.array(certificate["half_widths"]) - 1e-6).any():  # three classes: their sets are the classes
+        _alpha_halved(certificate)
+    promised = np.array(certificate["rows"]) > 0
+    certificate["half_widths"] = np.where(promised, shrunk, 2.0).tolist()
+    certificate["epsilon"] = float(shrunk[promised].max())
+
+
+def _classes_narrowed(certificate: Document) -> None:
+    place = int(np.argmax(np.array(certificate["counts"])))
+    certificate["lower"][place] += 0.2 * (certificate["map"]["table"][place] - certificate["lower"][place])
+
+
+def _rows_of_a_class_moved(certificate: Document) -> None:
+    counts = np.array(certificate["counts"])
+    place = int(np.argmax(counts))
+    classes = len(counts) // len(certificate["rows"])
+    other = place + 1 if place % classes == 0 else place - 1
+    counts[[place, other]] = counts[[place, other]] + np.array([-30, 30])
+    certificate["counts"] = counts.tolist()
+
+
+def test_a_projection_is_not_promised_for_ever() -> None:
+    document = as_document(SIMPLEX["projection"]().calibration_)
+    document["certificate"]["bound"] = "always-valid"
+    for name, end in (("lower", 0.0), ("upper", 1.0)):
+        document["certificate"][name] = [end] * len(document["certificate"][name])
+    document["certificate"]["half_widths"] = [2.0] * len(document["certificate"]["rows"])
+    document["certificate"]["epsilon"] = 2.0
+    assert refused(document)
+
+
+@pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
+def test_a_certificate_of_paths_follows_from_its_counts(mode: Any) -> None:
+    cal = paths()
+    made = calibrant.ClassCalibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
+    assert not refused(as_document(made))
+    document = as_document(made)
+    document["certificate"]["alpha"] /= 2
+    assert refused(document)
+    document = as_document(made)
+    certificate = document["certificate"]
+    place = int(np.argmax(np.array(certificate["hits"])))
+    certificate["lower"][place] += 0.5 * (certificate["map"]["rates"][place] - certificate["lower"][place])
+    assert refused(document)
+    if mode == "marginal":
+        document = as_document(made)
+        document["certificate"]["mode"] = "simultaneous"
+        assert refused(document)
