@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shlex
 import subprocess
 import sys
@@ -241,6 +242,23 @@ def test_force_overwrites(run, stored):
     assert Path("out.csv").read_text(encoding="utf-8") == "precious"
     assert run("apply", "rows.csv", "--map", "map.json", "--out", "out.csv", "--force").exit_code == 0
     assert len(rows_of("out.csv")) == 4000
+
+
+@pytest.mark.parametrize("target", ["out.csv", "out.parquet"])
+def test_a_full_disk_leaves_what_was_there(run, stored, here, target):
+    """A limit on the size of files stands in for the disk."""
+    (here / target).write_text("what was there")
+    before = sorted(here.iterdir())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, hard))
+    try:
+        done = run("apply", "rows.csv", "--map", "map.json", "--out", target, "--force")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert done.exit_code == 1
+    assert f"--out {target} was not written, and is as it was" in " ".join(done.stderr.split())
+    assert (here / target).read_text() == "what was there"
+    assert sorted(here.iterdir()) == before
 
 
 # ----------------------------------------------------------------------------------------------------------- report

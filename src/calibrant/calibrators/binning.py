@@ -252,7 +252,7 @@ def _refuse_common_rows(tally: Tally, other: Tally) -> str:
     if not common.in_sample:
         return ""
     return (
-        f"about {100 * common.share:.0f} % of the rows are among those of bins_from, so they chose their own bins: pass "
+        f"about {100 * common.share:.0f} % of the rows are among those of bins_from, so they chose their bins: pass "
         "the tally of other rows, or leave bins_from out"
     )
 

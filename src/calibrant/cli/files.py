@@ -264,15 +264,24 @@ def check_output(path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = 
 @contextmanager
 def written(rows: Any, path: str) -> Iterator[str]:
     """Write a relation as the end of the name says; it has a name of its own until the block has looked at it."""
+    import duckdb
+
     suffix = next(end for end in KINDS if path.lower().endswith(end))
     temporary = Path(path).with_name(f".{secrets.token_hex(8)}{suffix}")
     try:
-        if kind_of(path) == "Parquet":
-            rows.write_parquet(str(temporary), compression="zstd")
-        else:
-            zipped = {"compression": "gzip"} if suffix.endswith(".gz") else {}
-            rows.write_csv(str(temporary), sep="\t" if kind_of(path) == "TSV" else ",", header=True, **zipped)
+        try:
+            _write_rows(rows, temporary, suffix)
+        except duckdb.IOException as problem:
+            raise Mistake(f"--out {path} was not written, and is as it was: {of_duckdb(str(problem))}") from None
         yield str(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _write_rows(rows: Any, path: Path, suffix: str) -> None:
+    if kind_of(str(path)) == "Parquet":
+        rows.write_parquet(str(path), compression="zstd")
+        return
+    zipped = {"compression": "gzip"} if suffix.endswith(".gz") else {}
+    rows.write_csv(str(path), sep="\t" if kind_of(str(path)) == "TSV" else ",", header=True, **zipped)

@@ -41,6 +41,7 @@ from calibrant.engine.day_files import (
 from calibrant.engine.frames import Unusable, tally
 from calibrant.engine.selection import Weighting
 from calibrant.export.errors import DocumentError
+from calibrant.export.files import nothing_written
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
@@ -304,9 +305,10 @@ class TallyStore:
         """Bring a file into being whole, by way of a temporary one; False when another is there and must stay."""
         temporary = self.path / f".{target.name}-{secrets.token_hex(8)}.tmp"  # outside days: no reader sees it
         try:
-            write(temporary)
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
+            with nothing_written(target):
+                write(temporary)
+                with temporary.open("rb+") as file:
+                    os.fsync(file.fileno())
             if not over:
                 try:
                     os.link(temporary, target)

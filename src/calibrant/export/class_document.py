@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.class_rows import ClassKind, check_class_scores
 from calibrant.arrays.errors import InputError
 from calibrant.export.coding import written
+from calibrant.export.files import write_whole
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.class_promise import ClassPromise
 from calibrant.guarantees.provenance import UNCALIBRATED, ClassProvenance
@@ -184,7 +184,7 @@ class ClassCalibration:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document to ``path``; :func:`calibrant.load` reads it back."""
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+        write_whole(path, self.to_json() + "\n")
 
     def __str__(self) -> str:
         """Map, origin and promise."""

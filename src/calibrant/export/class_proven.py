@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from calibrant.export.class_proof import compare_rows, proof_matrix
 from calibrant.export.class_sql import Columns, class_columns, class_sql, sql_outputs
 from calibrant.export.dialects import dialect_named
 from calibrant.export.errors import DocumentError, ParityError
+from calibrant.export.files import write_whole
 from calibrant.export.onnx import Precision
 from calibrant.export.proof import Proof
 from calibrant.export.proven import (
@@ -108,7 +108,7 @@ def write_class_sql(
     else:
         proof = prove_class_sql(map_, items, names, checked_engine(dialect, connection))
     file = ClassSqlFile(document, names, dialect, items, proof)
-    Path(path).write_text(str(file), encoding="utf-8", newline="\n")
+    write_whole(path, str(file))
     return proof
 
 

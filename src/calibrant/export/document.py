@@ -15,6 +15,7 @@ from calibrant.arrays.columns import refuse_names
 from calibrant.export.class_document import ClassCalibration
 from calibrant.export.coding import OTHERS, decode, parse, written
 from calibrant.export.errors import DocumentError
+from calibrant.export.files import write_whole
 from calibrant.export.sql import to_sql
 from calibrant.guarantees.auditing import follows
 from calibrant.guarantees.certificates import Certificate, Refusal
@@ -187,8 +188,8 @@ class Calibration:
         return found
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the document to ``path``."""
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+        """Write the document to ``path``, as a whole or not at all."""
+        write_whole(path, self.to_json() + "\n")
 
     def __str__(self) -> str:
         """Map, origin and promise."""

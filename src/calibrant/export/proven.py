@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import InputError
 from calibrant.export.dialects import dialect_named
 from calibrant.export.errors import DocumentError, ParityError
+from calibrant.export.files import write_whole
 from calibrant.export.onnx import INPUT, OUTPUT, Precision, Shape, to_onnx
 from calibrant.export.proof import Proof, Rows, compare, proof_rows, unlisted
 from calibrant.export.reading import reader
@@ -131,7 +131,7 @@ def write_sql(
     """See :meth:`Calibration.export_sql`."""
     expression, proof = proven_sql(map_, column, dialect, connection, by)
     file = SqlFile(document, column, dialect, expression, proof, group_columns(map_, column, by))
-    Path(path).write_text(str(file), encoding="utf-8", newline="\n")
+    write_whole(path, str(file))
     return proof
 
 
@@ -210,7 +210,7 @@ def with_proof(model: onnx.ModelProto, proof: Proof, document: str) -> onnx.Mode
 
 def write_model(model: onnx.ModelProto, path: str | PathLike[str]) -> Proof:
     """Write a model that holds its proof, and give the proof."""
-    Path(path).write_bytes(model.SerializeToString(deterministic=True))
+    write_whole(path, model.SerializeToString(deterministic=True))
     (proof,) = (entry.value for entry in model.metadata_props if entry.key == f"{METADATA}{PROOF}")
     return Proof.from_dict(json.loads(proof))
 

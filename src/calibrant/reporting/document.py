@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays import InputError, Kind
 from calibrant.arrays.columns import check_option
 from calibrant.displays import ReliabilityDisplay
+from calibrant.export.files import write_whole
 from calibrant.reporting.blocks import Picture, Section
 from calibrant.reporting.contents import gather
 from calibrant.reporting.figures import count, share
@@ -75,7 +76,7 @@ class Report:
         """Write the report; the end of the name says how: ``.html``, ``.md`` or ``.json``."""
         form = _form(path)
         text = getattr(self, form)()
-        Path(path).write_text(text, encoding="utf-8", newline="\n")
+        write_whole(path, text)
 
     @property
     def subtitle(self) -> str:
