@@ -22,6 +22,7 @@ from calibrant.metrics.bins import Bins, Scores, rows_or_tally, tally_of
 from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.cumulative import Kind, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.metrics.means import parts_of
+from calibrant.metrics.outcomes import all_outcomes
 from calibrant.metrics.resampling import generator
 from calibrant.numerics import Floats, chunks, logit
 from calibrant.tallies import Tally
@@ -203,12 +204,15 @@ def debiased_l2_test(
 
     .. math:: p = \frac{1 + \#\{T^* \ge T\}}{1 + R}.
 
+    Where scores are so few that all outcomes can be listed (up to two million numbers), p is the exact chance of
+    :math:`T^* \ge T` instead, and nothing is drawn.
+
     Parameters
     ----------
     n_bins
         One number of bins instead of the adaptive set.
     repetitions
-        R; the p-value is never below 1 / (1 + R).
+        R; a simulated p-value is never below 1 / (1 + R).
     random_state
         Used together with the tally's fingerprint, so that the order of rows does not matter.
 
@@ -218,9 +222,11 @@ def debiased_l2_test(
     and the null is simulated given the scores, so bins may depend on them; the p-value of a maximum wastes nothing.
     Edges: a tied score is never split; NaN when no bin holds two rows with scores inside (0, 1). Importance weights are
     refused, since the null says nothing of weights.
-    Guarantee: valid at every n, P(p <= a) <= a, up to the generator's randomness. With more than 20,000 distinct scores
-    (joined into 2,048 cells), on a grid or in a user's bins, the rows of a cell share its mean score; their number of
-    events is then simulated with slightly too much variance, never with too little, and the size is close to a.
+    Guarantee: valid at every n, P(p <= a) <= a; where it is simulated, on average over ``random_state``. For one seed
+    the share of small p-values averages out over the outcomes that labels can have: with many distinct scores nothing
+    of it is left, and with few of them p is exact. With more than 20,000 distinct scores (joined into 2,048 cells), on
+    a grid or in a user's bins, the rows of a cell share its mean score; their number of events is then taken with
+    slightly too much variance, never with too little, and the size is close to a.
     Cost: O(R cells), at most 20,000 cells.
     References: Lee, Huang, Hassani and Dobriban (2023), T-Cal: An optimal test for the calibration of predictive
     models, sections 3 and 4.
@@ -240,7 +246,8 @@ def debiased_l2_test(
     name = f"debiased L2 test (T-Cal), {'1 to ' if n_bins is None else ''}{levels[-1]} bins"
     if not largest.levels:
         return _finding(name, math.nan, math.nan, tally, "no bin holds two rows with scores inside (0, 1)")
-    return _finding(name, *_monte_carlo(largest, s, n, events, repetitions, _rng(tally, random_state)), tally)
+    value, p_value, _ = _null_p(largest, s, n, events, repetitions, _rng(tally, random_state))
+    return _finding(name, value, p_value, tally)
 
 
 def ecce_test(
@@ -312,8 +319,8 @@ def ecce_test(
         high, low = np.maximum(path.max(axis=1), 0.0), np.minimum(path.min(axis=1), 0.0)
         return np.asarray((np.maximum(high, -low) if kind == "max" else high - low) / math.sqrt(variance))
 
-    found = _monte_carlo(reach, s, n, events, repetitions, _rng(tally, random_state))
-    return _finding(name, *found, tally, f"p-value from {repetitions:,} simulations")
+    value, p_value, how = _null_p(reach, s, n, events, repetitions, _rng(tally, random_state))
+    return _finding(name, value, p_value, tally, how)
 
 
 def always_valid_test(
@@ -468,22 +475,34 @@ def _rng(tally: Tally, random_state: int) -> np.random.Generator:
     return generator(random_state, int(tally.fingerprint, 16))
 
 
-def _monte_carlo(
+def _null_p(
     statistic: Callable[[Floats], Floats],
     s: Floats,
     n: NDArray[np.int64],
     events: NDArray[np.int64],
     repetitions: int,
     rng: np.random.Generator,
-) -> tuple[float, float]:
-    """The statistic of the labels seen, and its p-value among labels drawn from the scores."""
+) -> tuple[float, float, str]:
+    """The statistic of the labels seen, its p-value if the scores are right, and how that was found."""
     if not is_whole(repetitions) or repetitions < 1:
         raise InputError(f"repetitions must be a whole number from 1 on, got {repetitions!r}")
     value = float(statistic(events[None, :].astype(np.float64))[0])
+    least = value - 1e-9 * max(1.0, abs(value))  # equal labels count as equal, whatever order their sums were taken in
+    listed = all_outcomes(s, n)
+    if listed is not None:
+        return value, _exact(statistic, *listed, least), "exact p-value, over all outcomes"
     single, reached = bool((n == 1).all()), 0
     for part in chunks(int(repetitions), max(1, 2**21 // len(s))):
         shape = (part.stop - part.start, len(s))
         drawn = (rng.random(shape) < s) if single else rng.binomial(n, s, size=shape)
-        # Equal labels must count as equal, whatever order their sums were taken in.
-        reached += int((statistic(drawn.astype(np.float64)) >= value - 1e-9 * max(1.0, abs(value))).sum())
-    return value, (1 + reached) / (1 + int(repetitions))
+        reached += int((statistic(drawn.astype(np.float64)) >= least).sum())
+    return value, (1 + reached) / (1 + int(repetitions)), f"p-value from {repetitions:,} simulations"
+
+
+def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floats, least: float) -> float:
+    """Chance of a statistic that reaches ``least``; what was left out of the list counts as reaching it."""
+    reached = sum(
+        float(chance[part][statistic(outcomes[part]) >= least].sum())
+        for part in chunks(len(chance), max(1, 2**18 // outcomes.shape[1]))
+    )
+    return min(reached + max(1.0 - float(chance.sum()), 0.0), 1.0)
