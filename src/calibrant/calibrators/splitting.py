@@ -30,7 +30,7 @@ def split(
     *,
     groups: ArrayLike | None = None,
     time: ArrayLike | None = None,
-    random_state: int = 0,
+    random_state: int | None = None,
 ) -> Split:
     """Row numbers of a part to train on, one to calibrate on and one to judge on.
 
@@ -43,6 +43,11 @@ def split(
         Number of rows.
     sizes
         Shares of the rows, in any unit. Groups and moments are never cut, so parts may be a little larger or smaller.
+    random_state
+        None draws afresh at every call: keep the row numbers for as long as a part must stay apart from the others. A
+        seed gives the same places again, and is for rows whose order owes nothing to their labels. In rows that are
+        sorted by label, the events among fixed places follow from how many events there are, and a certificate of
+        the second part can be false nearly always; a fresh draw holds for rows in any order.
 
     Notes
     -----
