@@ -194,7 +194,9 @@ def test_p_values_of_two_scores_are_exact(test: str) -> None:
 def of_sorted_rows(n: int, events: int, seed: int | None) -> tuple[float, float]:
     """The interval of a certificate from the calibration part of rows with one score, sorted by label."""
     places = split(n, random_state=seed).calibrate
-    return interval(HistogramBinning().fit_tally(constant(len(places), int((places < events).sum()))).certificate(ALPHA))
+    return interval(
+        HistogramBinning().fit_tally(constant(len(places), int((places < events).sum()))).certificate(ALPHA)
+    )
 
 
 def test_rows_sorted_by_label_are_split_afresh_by_default(full_size: bool) -> None:
