@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import calibrant
 from calibrant.calibrators.binning import HistogramBinning
@@ -17,6 +18,7 @@ from calibrant.calibrators.hierarchy import PathCalibrator
 from calibrant.calibrators.simplex import SimplexBinning
 from calibrant.export.document import Calibration, read
 from calibrant.export.errors import DocumentError
+from calibrant.guarantees.auditing import log_tail, supported
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.tallies import Tally
 
@@ -201,7 +203,7 @@ def test_bins_that_rows_chose_are_not_promised_for_ever() -> None:
 
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
-@pytest.mark.parametrize("alpha", [0.9, 0.1, 1e-9])
+@pytest.mark.parametrize("alpha", [0.9, 0.1, 1e-9, 1e-100])
 @pytest.mark.parametrize("size", [1, 10**3, 10**6, 10**9, 10**12])
 def test_what_was_issued_is_read_again(bound: Any, mode: Any, alpha: float, size: int) -> None:
     """Bins without a row, of nothing but events, of one event, at every size."""
@@ -335,3 +337,38 @@ def test_a_certificate_of_paths_follows_from_its_counts(mode: Any) -> None:
         document = as_document(made)
         document["certificate"]["mode"] = "simultaneous"
         assert refused(document)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The inequality that is checked
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_tails_are_those_of_the_binomial_law() -> None:
+    rng = np.random.default_rng(6)
+    for n in (1, 2, 7, 100, 10**4, 10**6):
+        k = np.unique(np.append(rng.integers(1, n + 1, 30), [1, n])).astype(np.float64)
+        p = k / n * rng.random(len(k))
+        exact = stats.binom.logsf(k - 1, n, p)
+        kept = exact > -600.0  # scipy's own logarithm ends there
+        np.testing.assert_allclose(log_tail(k, np.full(len(k), float(n)), p)[kept], exact[kept], rtol=1e-11, atol=1e-9)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_ends_that_are_off_by_a_thousandth_of_the_width_are_seen(bound: Any) -> None:
+    n = np.repeat([1, 5, 40, 1_000, 10**6], 4)
+    k = (n * np.tile([0.0, 0.01, 0.5, 1.0], 5)).round().astype(int)
+    low, high = BOUNDS[bound](k, n, 0.02)
+    assert supported(bound, k, n, 0.02, low, high)
+    for j in range(len(n)):
+        for ends in ((low, 0.001), (high, -0.001)):
+            moved = [low.copy(), high.copy()]
+            place = 0 if ends[0] is low else 1
+            moved[place][j] += ends[1] * (high[j] - low[j])
+            inside = moved[place][j] <= k[j] / n[j] if place == 0 else moved[place][j] >= k[j] / n[j]
+            assert not supported(bound, k, n, 0.02, *moved), (k[j], n[j], place, inside)
+
+
+@pytest.mark.parametrize("lower", [0.9, 1.0, 0.999999])
+def test_an_interval_beside_its_own_share_is_refused_without_a_warning(lower: float) -> None:
+    assert not supported("clopper-pearson", [100], [10_000], 0.1, np.array([lower]), np.array([1.0]))

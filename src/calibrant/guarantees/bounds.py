@@ -31,9 +31,9 @@ def hoeffding(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
         return _around(k / m, hoeffding_radius(m, alpha), m)
 
 
-def hoeffding_radius(n: Floats, alpha: float) -> Floats:
+def hoeffding_radius(n: Floats, alpha: float | Floats) -> Floats:
     """Half of the width of Hoeffding's interval."""
-    return np.sqrt(np.log(2.0 / alpha) / (2.0 * n))
+    return np.asarray(np.sqrt(np.log(2.0 / alpha) / (2.0 * n)))
 
 
 def bernstein(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
@@ -52,10 +52,10 @@ def bernstein(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
         return _around(k / m, bernstein_radius(k / m, m, alpha), m)
 
 
-def bernstein_radius(mean: Floats, n: Floats, alpha: float) -> Floats:
+def bernstein_radius(mean: Floats, n: Floats, alpha: float | Floats) -> Floats:
     """Half of the width of the empirical Bernstein interval."""
     log = np.log(3.0 / alpha)
-    return np.sqrt(2.0 * mean * (1.0 - mean) * log / n) + 3.0 * log / n
+    return np.asarray(np.sqrt(2.0 * mean * (1.0 - mean) * log / n) + 3.0 * log / n)
 
 
 def clopper_pearson(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
