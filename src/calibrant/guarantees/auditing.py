@@ -7,7 +7,8 @@ but put into the inequality that defines them. The lower end :math:`\ell` of an 
           \le \frac{\alpha}{2},
 
 and the integrand is smooth and falls off within a few standard deviations below :math:`\ell`, so 64 points of Gauss and
-Legendre give nine digits and more, for any number of rows. The upper end is the lower one of the other rows. Needs numpy alone.
+Legendre give nine digits and more, for any number of rows. The upper end is the lower one of the other rows. Needs
+numpy alone.
 """
 
 from __future__ import annotations
