@@ -435,8 +435,9 @@ class Tally:
 
         The draw is multivariate hypergeometric over (cell, label), which is what choosing rows without replacement does
         to their tally. Without ``random_state`` the draw is fresh; a seed is used together with the tally's
-        fingerprint. From 10^9 rows on, where numpy's sampler ends, each row joins the part independently: a random
-        split too, of random size.
+        fingerprint, so that the draw is a function of the tally: what that means for guarantees stands in
+        ``calibrant.guarantees.seeds``. From 10^9 rows on, where numpy's sampler ends, each row joins the part
+        independently: a random split too, of random size.
         """
         if not self.counts:
             raise InputError("only a tally of counts can be split: importance weights are not rows")
