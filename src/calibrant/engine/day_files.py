@@ -5,20 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError, Kind
-from calibrant.export.errors import DocumentError
 from calibrant.numerics import POSITION_BITS, Grid, Ints
 from calibrant.tallies import Cells, GroupedTally, Tally
 
@@ -211,29 +208,6 @@ class Sums:
         return Content(list(self._index), sizes, columns).tallies(self._grid, self._kind) + self._rest
 
 
-def need_pyarrow() -> tuple[Any, Any]:
-    """The package and its Parquet module, or one sentence that says what to install."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError('the tally store needs pyarrow: pip install "calibrant[store]"') from None
-    return pa, pq
-
-
-@contextmanager
-def opened(path: Path, dictionaries: Sequence[str]) -> Iterator[Any]:
-    """A Parquet file; whatever goes wrong while it is read ends in one error."""
-    pa, pq = need_pyarrow()
-    try:
-        with pq.ParquetFile(path, read_dictionary=list(dictionaries), page_checksum_verification=True) as file:
-            yield file
-    except (InputError, DocumentError):
-        raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError) as problem:
-        raise DocumentError(f"{path} is damaged, or not a file of this store: {problem}") from None
-
-
 def _type_text(schema: Any, name: str) -> str:
     kind = schema.field(name).type
     return str(getattr(kind, "value_type", kind))  # text comes as a dictionary
@@ -270,14 +244,3 @@ def groups_with(file: Any, by: Sequence[str], wanted: Collection[Key] | None) ->
 def _column_type(name: str, counts: bool) -> str:
     fixed = {"code": "int32", "rows": "int64", "w2": "double", "whole": "bool"}
     return fixed.get(name, "int64" if counts else "double")
-
-
-def json_object(text: bytes, path: Path) -> dict[str, Any]:
-    """An object of JSON, which everything in a store that describes itself is."""
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise DocumentError(f"{path} is damaged: {problem}") from None
-    if not isinstance(body, dict):
-        raise DocumentError(f"{path} does not say what it holds")
-    return body

@@ -34,11 +34,9 @@ from calibrant.engine.day_files import (
     Sums,
     check_keys,
     groups_with,
-    json_object,
-    need_pyarrow,
-    opened,
 )
 from calibrant.engine.frames import Unusable, tally
+from calibrant.engine.sealed import json_object, need_pyarrow, opened, sealed
 from calibrant.engine.selection import Weighting
 from calibrant.export.errors import DocumentError
 from calibrant.export.files import nothing_written
@@ -254,7 +252,7 @@ class TallyStore:
         other = next((day for day in reversed(self.days) if day != when), None)
         if other is None or not self.by:
             return
-        with suppress(DocumentError), opened(self._file(other), self.by) as file:  # a bad file is no hindrance here
+        with suppress(DocumentError), opened(self._file(other), self.by) as (file, _):  # a bad file is no hindrance here
             check_keys(content.keys[:1], self.by, file)
 
     def _differs(self, when: date, content: Content, replace: bool) -> bool:
@@ -273,7 +271,7 @@ class TallyStore:
         return not same
 
     def _write(self, temporary: Path, when: date, content: Content) -> None:
-        pa, pq = need_pyarrow()
+        pa, _ = need_pyarrow()
         try:
             columns = {
                 name: pa.array(values, SEGMENT_TYPES[type(values[0])].split("[")[0]).take(pa.array(content.run_of_row))
@@ -281,17 +279,16 @@ class TallyStore:
             }
         except (UnicodeError, OverflowError, pa.ArrowException) as problem:
             raise InputError(f"a segment of {when} cannot be written: {problem}") from None
-        about = self._about(when, content.counts) | {"fingerprint": content.fingerprint}
-        table = pa.table(columns | content.columns).replace_schema_metadata({"calibrant": json.dumps(about)})
-        pq.write_table(
-            table,
-            temporary,
+        data = sealed(
+            pa.table(columns | content.columns),
+            self._about(when, content.counts),
             row_group_size=ROW_GROUP,
             compression="zstd",
             use_dictionary=[*self.by, "n", "events"],
             column_encoding={"code": "DELTA_BINARY_PACKED"},
-            write_page_checksum=True,
+            write_page_checksum=True,  # for other readers
         )
+        temporary.write_bytes(data)
 
     def _claim(self) -> None:
         """Write store.json, or agree with the one that is there."""
@@ -416,9 +413,7 @@ class TallyStore:
     def _read(self, when: date, wanted: set[Key] | None = None) -> Content:
         """A day's content, or the wanted segments of it, after every check that can be made."""
         path = self._file(when)
-        with opened(path, self.by) as file:
-            about = json_object((file.schema_arrow.metadata or {}).get(b"calibrant", b"null"), path)
-            fingerprint = about.pop("fingerprint", None)
+        with opened(path, self.by) as (file, about):
             counts = about.get("weights") == "counts"
             if about != self._about(when, counts):
                 raise DocumentError(f"{path} says it is {json.dumps(about)[:300]}, which is not its place in the store")
@@ -427,8 +422,8 @@ class TallyStore:
                 raise DocumentError(f"{path} has the columns {file.schema_arrow.names}, not {list(names)}")
             content = Content.read(file.read_row_groups(groups_with(file, self.by, wanted)), self.by)
         problem = content.problem(self.grid)
-        if not problem and wanted is None and (content.fingerprint != fingerprint or not content.keys):
-            problem = "its content is not what was written"
+        if wanted is None and not content.keys:
+            problem = "it holds no rows"
         if problem:
             raise DocumentError(f"{path} is damaged: {problem}")
         return content if wanted is None else content.only(wanted)
