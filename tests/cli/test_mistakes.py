@@ -130,7 +130,7 @@ BOTH = {
     "no file and nothing like it": ("nothing/at-all.csv", "nothing/at-all.csv does not exist: check the path"),
     "no match": ("q*.csv", "no file matches q*.csv: check the folder and the pattern"),
     "a folder": ("folder", "folder is a folder and no tally store: name its files, as in 'folder/*.csv'"),
-    "an address": ("https://x.org/a.csv", "https://x.org/a.csv is an address, and only files are read: fetch it first"),
+    "an address": ("https://x.org/a.csv", "https://x.org/a.csv is an address, and only local files are supported"),
     "text called Parquet": (
         "text.parquet",
         "text.parquet is not a Parquet file: write it again, or rename it if it is CSV",

@@ -403,10 +403,11 @@ def test_missing_scores_have_no_probability_and_knots_fall_on_their_side(engine:
     np.testing.assert_array_equal(np.asarray(got[2:], dtype=np.float64), STEPS.apply(np.array(scores[2:])))
 
 
-def test_frames_are_written_as_parquet(engine: Any, paths: dict[int, list[str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", [False, True])
+def test_frames_are_written_as_parquet(engine: Any, paths: dict[int, list[str]], tmp_path: Path, address: bool) -> None:
     pads = pytest.importorskip("pyarrow.dataset")
     path = tmp_path / "out.parquet"
-    engine.run(written, paths[3], STEPS, str(path))
+    engine.run(written, paths[3], STEPS, path.as_uri() if address else str(path))
     back = pads.dataset(str(path)).to_table(["id", "p"]).sort_by("id")
     np.testing.assert_array_equal(back["id"].to_numpy(), columns()["id"])
     np.testing.assert_array_equal(back["p"].to_numpy(), STEPS.apply(columns()["s"]))

@@ -84,8 +84,6 @@ def _matches(pattern: str) -> list[str]:
         raise Mistake(f"{what} is not read: write the rows to a file first")
     if os.path.exists(pattern):
         return [pattern]
-    if "://" in pattern:
-        raise Mistake(f"{pattern} is an address, and only files are read: fetch it first")
     if not glob.has_magic(pattern):
         beside = {_stem(name): name for name in sorted(_names_beside(pattern), reverse=True)}
         near = get_close_matches(_stem(os.path.basename(pattern)), beside, 1, ALIKE)

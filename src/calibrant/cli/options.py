@@ -7,12 +7,32 @@ from typing import Annotated, Any
 
 import typer
 
+from calibrant.cli import console
+from calibrant.cli.exits import Exit
+
 
 def not_empty(given: Any) -> Any:
     """Refuse the text of a variable that the shell does not have."""
     if given == "" or (isinstance(given, list) and "" in given):
         raise typer.BadParameter("it is empty: give it a value, or leave the option out")
     return given
+
+
+def local(param: typer.CallbackParam, given: Any) -> Any:
+    """Paths as they were given, or decoded where they are ``file://`` addresses; other addresses are refused."""
+    if isinstance(given, list):
+        return [local(param, each) for each in given]
+    if given is None:
+        return None
+    from calibrant.arrays import InputError
+    from calibrant.arrays.paths import local_text
+
+    name = param.opts[0] if param.param_type_name == "option" else param.metavar
+    try:
+        return local_text(not_empty(given), f"{name} {given}")
+    except InputError as problem:
+        console.complain(str(problem))
+        raise typer.Exit(Exit.MISTAKE) from None
 
 
 class KindName(StrEnum):
@@ -26,6 +46,7 @@ class KindName(StrEnum):
 Inputs = Annotated[
     list[str],
     typer.Argument(
+        callback=local,
         metavar="FILES",
         show_default=False,
         help="CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs; or the folder of a tally store.",
@@ -34,7 +55,10 @@ Inputs = Annotated[
 Files = Annotated[
     list[str],
     typer.Argument(
-        metavar="FILES", show_default=False, help="CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs."
+        callback=local,
+        metavar="FILES",
+        show_default=False,
+        help="CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs.",
     ),
 ]
 Where = Annotated[

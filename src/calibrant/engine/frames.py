@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import InputError, Kind
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.errors import warn
+from calibrant.arrays.paths import local_path
 from calibrant.engine.cells import Way, how_cells_are_found
 from calibrant.engine.collecting import collect_frame
 from calibrant.engine.columns import dialect_of, read_frame
@@ -198,13 +199,15 @@ def collect(frame: Any) -> dict[str, NDArray[Any]]:
 def write(frame: Any, path: str | PathLike[str]) -> None:
     """Write a frame as Parquet without bringing it into memory where the engine can; Spark writes a directory of parts.
 
-    What is there already is not overwritten by Spark and is by the others, as their own writers do.
+    What is there already is not overwritten by Spark and is by the others, as their own writers do. Spark gets the path
+    as it is, which may be an address that the cluster knows.
     """
     rows = read_frame(frame)
+    target = str(path) if rows.implementation.is_spark_like() else str(local_path(path))
     if isinstance(rows, nw.DataFrame):
-        rows.write_parquet(str(path))
+        rows.write_parquet(target)
     else:
-        rows.sink_parquet(str(path))
+        rows.sink_parquet(target)
 
 
 @dataclass(frozen=True)

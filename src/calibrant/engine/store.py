@@ -24,6 +24,7 @@ import numpy as np
 
 from calibrant.arrays import InputError, Kind
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.paths import local_path
 from calibrant.engine.day_files import (
     COLUMNS,
     COUNTED,
@@ -93,7 +94,7 @@ class TallyStore:
         grid: Grid | None = None,
         kind: Kind | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = local_path(path)
         names = None if by is None else (by,) if isinstance(by, str) else tuple(by)
         if any(not isinstance(name, str) for name in names or ()):
             raise InputError(f"by={by!r} must be names of columns: a name, or a list of names")
@@ -252,7 +253,10 @@ class TallyStore:
         other = next((day for day in reversed(self.days) if day != when), None)
         if other is None or not self.by:
             return
-        with suppress(DocumentError), opened(self._file(other), self.by) as (file, _):  # a bad file is no hindrance here
+        with (
+            suppress(DocumentError),
+            opened(self._file(other), self.by) as (file, _),
+        ):  # a bad file is no hindrance here
             check_keys(content.keys[:1], self.by, file)
 
     def _differs(self, when: date, content: Content, replace: bool) -> bool:

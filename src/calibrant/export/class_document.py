@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.class_rows import ClassKind, check_class_scores
 from calibrant.arrays.errors import InputError
+from calibrant.arrays.paths import local_path
 from calibrant.export.coding import written
 from calibrant.export.files import write_whole
 from calibrant.guarantees.certificates import Refusal
@@ -156,7 +157,7 @@ class ClassCalibration:
         """
         from calibrant.export.class_proven import write_class_sql
 
-        return write_class_sql(self.map, self.to_json(), path, self._columns(columns), dialect, connection)
+        return write_class_sql(self.map, self.to_json(), local_path(path), self._columns(columns), dialect, connection)
 
     def _columns(self, columns: Mapping[str, str] | Sequence[str] | None) -> Mapping[str, str] | Sequence[str] | None:
         """As they were said; else as they were called in the frame of the fit."""
@@ -176,7 +177,8 @@ class ClassCalibration:
         """Write :meth:`to_onnx` to ``path``; it is not written if a result is off."""
         from calibrant.export.proven import write_model
 
-        return write_model(self.to_onnx(dtype), path)
+        target = local_path(path)
+        return write_model(self.to_onnx(dtype), target)
 
     def to_json(self) -> str:
         """The document as text; numbers survive bit for bit."""
@@ -184,7 +186,7 @@ class ClassCalibration:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document to ``path``; :func:`calibrant.load` reads it back."""
-        write_whole(path, self.to_json() + "\n")
+        write_whole(local_path(path), self.to_json() + "\n")
 
     def __str__(self) -> str:
         """Map, origin and promise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +93,7 @@ def holds_classes(text: str) -> bool:
 
 
 def write_class_sql(
-    map_: ClassMap, document: str, path: str | PathLike[str], columns: Columns, dialect: str, connection: Any = None
+    map_: ClassMap, document: str, path: Path, columns: Columns, dialect: str, connection: Any = None
 ) -> Proof:
     """See :meth:`ClassCalibration.export_sql`."""
     names = class_columns(map_, columns)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, Kind, check_scores
 from calibrant.arrays.columns import refuse_names
+from calibrant.arrays.paths import local_path
 from calibrant.export.class_document import ClassCalibration
 from calibrant.export.coding import OTHERS, decode, parse, written
 from calibrant.export.errors import DocumentError
@@ -153,7 +153,7 @@ class Calibration:
         """
         from calibrant.export.proven import write_sql  # here, so that reading a document loads no engine
 
-        return write_sql(self.map, self.to_json(), path, column, dialect, connection, by)
+        return write_sql(self.map, self.to_json(), local_path(path), column, dialect, connection, by)
 
     def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
         """The map as an ONNX model from ``score`` to ``calibrated``, checked in onnxruntime, with the proof inside.
@@ -173,7 +173,8 @@ class Calibration:
         """Write :meth:`to_onnx` to ``path``; it is not written if a result is off."""
         from calibrant.export.proven import write_model
 
-        return write_model(self.to_onnx(dtype, shape=shape), path)
+        target = local_path(path)
+        return write_model(self.to_onnx(dtype, shape=shape), target)
 
     def to_json(self) -> str:
         """The document as text; numbers survive bit for bit."""
@@ -189,7 +190,7 @@ class Calibration:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document to ``path``, as a whole or not at all."""
-        write_whole(path, self.to_json() + "\n")
+        write_whole(local_path(path), self.to_json() + "\n")
 
     def __str__(self) -> str:
         """Map, origin and promise."""
@@ -228,7 +229,7 @@ def as_calibration(given: Any) -> Calibration:
 
 def load(path: str | PathLike[str]) -> Any:
     """Read what ``save`` wrote: a :class:`Calibration`, or a :class:`ClassCalibration` of several classes."""
-    return read(Path(path).read_bytes())
+    return read(local_path(path).read_bytes())
 
 
 def read(text: str | bytes) -> Calibration | ClassCalibration:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,7 +122,7 @@ def split_file(text: str, needed: set[str], possible: set[str]) -> tuple[dict[st
 def write_sql(
     map_: Map,
     document: str,
-    path: str | PathLike[str],
+    path: Path,
     column: str,
     dialect: str,
     connection: Any = None,
@@ -208,7 +208,7 @@ def with_proof(model: onnx.ModelProto, proof: Proof, document: str) -> onnx.Mode
     return model
 
 
-def write_model(model: onnx.ModelProto, path: str | PathLike[str]) -> Proof:
+def write_model(model: onnx.ModelProto, path: Path) -> Proof:
     """Write a model that holds its proof, and give the proof."""
     write_whole(path, model.SerializeToString(deterministic=True))
     (proof,) = (entry.value for entry in model.metadata_props if entry.key == f"{METADATA}{PROOF}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrant.arrays import InputError
+from calibrant.arrays.paths import local_path
 from calibrant.export.class_document import ClassCalibration
 from calibrant.export.class_proven import ClassSqlFile, holds_classes, prove_class_model, prove_class_sql
 from calibrant.export.document import Calibration, read
@@ -72,7 +73,7 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
                 "or export_onnx wrote, or the model of to_onnx"
             )
         return _verify_model(export.SerializeToString(), connection)
-    path = Path(export)
+    path = local_path(export, "export")
     if path.suffix.lower() == ".onnx":
         return _verify_model(path.read_bytes(), connection)
     text = _read_text(path)

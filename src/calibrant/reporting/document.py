@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError, Kind
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.paths import local_path
 from calibrant.displays import ReliabilityDisplay
 from calibrant.export.files import write_whole
 from calibrant.reporting.blocks import Picture, Section
@@ -72,11 +74,11 @@ class Report:
         """The same sections as Markdown, without the picture."""
         return write_markdown(self.title, self.subtitle, self._sections())
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write the report; the end of the name says how: ``.html``, ``.md`` or ``.json``."""
-        form = _form(path)
+        target, form = _target(path)
         text = getattr(self, form)()
-        write_whole(path, text)
+        write_whole(target, text)
 
     @property
     def subtitle(self) -> str:
@@ -122,7 +124,7 @@ def report(
     random_state: int = 0,
     style: StyleName = "general",
     title: str | None = None,
-    path: str | Path | None = None,
+    path: str | PathLike[str] | None = None,
 ) -> Report:
     """Everything about the calibration of some probabilities, ready to be handed on.
 
@@ -161,7 +163,7 @@ def report(
     """
     check_option("style", style, get_args(StyleName))
     if path is not None:
-        _form(path)
+        _target(path)
     evidence = read_evidence(
         scores,
         y,
@@ -184,8 +186,10 @@ def report(
     return made
 
 
-def _form(path: str | Path) -> str:
-    suffix = Path(path).suffix.lower()
-    if suffix not in FORMS:
+def _target(path: str | PathLike[str]) -> tuple[Path, str]:
+    """Where to write, and the method that makes what the end of the name asks for."""
+    target = local_path(path)
+    form = FORMS.get(target.suffix.lower())
+    if form is None:
         raise InputError(f"path must end in .html, .md or .json, which says how to write the report, got {str(path)!r}")
-    return FORMS[suffix]
+    return target, form

@@ -42,8 +42,16 @@ class Written:
 
 def apply(
     files: options.Files,
-    map_: Annotated[str, typer.Option("--map", "-m", metavar="MAP.json", help="The map that calibrant fit saved.")],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .parquet or .csv.")],
+    map_: Annotated[
+        str,
+        typer.Option(
+            "--map", "-m", callback=options.local, metavar="MAP.json", help="The map that calibrant fit saved."
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", callback=options.local, metavar="FILE", help="Where to write: .parquet or .csv."),
+    ],
     score: options.Score = None,
     name: Annotated[str, typer.Option("--name", metavar="COL", help="Name of the new column.")] = "calibrated",
     by: Renamed = None,

@@ -53,7 +53,9 @@ def check(
     quiet: options.Quiet = False,
     map_: Annotated[
         str | None,
-        typer.Option("--map", "-m", metavar="MAP.json", help="Judge what this map makes of the scores."),
+        typer.Option(
+            "--map", "-m", callback=options.local, metavar="MAP.json", help="Judge what this map makes of the scores."
+        ),
     ] = None,
     fail_on: Annotated[
         list[FailOn] | None,

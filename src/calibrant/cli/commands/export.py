@@ -25,10 +25,18 @@ class Precision(StrEnum):
 
 
 def export(
-    map_: Annotated[str, typer.Argument(metavar="MAP.json", help="The map that calibrant fit saved.")],
+    map_: Annotated[
+        str, typer.Argument(callback=options.local, metavar="MAP.json", help="The map that calibrant fit saved.")
+    ],
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to write: .sql or .onnx. Without: print SQL."),
+        typer.Option(
+            "--out",
+            "-o",
+            callback=options.local,
+            metavar="FILE",
+            help="Where to write: .sql or .onnx. Without: print SQL.",
+        ),
     ] = None,
     dialect: Annotated[
         str | None,

@@ -77,7 +77,9 @@ TAKEN = {
 
 def fit(
     files: options.Inputs,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="MAP.json", help="Where to save the map.")],
+    out: Annotated[
+        str, typer.Option("--out", "-o", callback=options.local, metavar="MAP.json", help="Where to save the map.")
+    ],
     method: Annotated[
         Method,
         typer.Option("--method", metavar="NAME", help=f"One of {', '.join(Method)}."),

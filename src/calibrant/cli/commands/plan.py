@@ -39,7 +39,13 @@ def plan(
     ] = Scheme.umd,
     scores: Annotated[
         list[str] | None,
-        typer.Option("--scores", metavar="FILE", show_default=False, help="Scores, no labels needed: widths by bin."),
+        typer.Option(
+            "--scores",
+            callback=options.local,
+            metavar="FILE",
+            show_default=False,
+            help="Scores, no labels needed: widths by bin.",
+        ),
     ] = None,
     score: options.Score = None,
     where: options.Where = None,

@@ -20,7 +20,12 @@ class Style(StrEnum):
 
 def report(
     files: options.Inputs,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .html, .md or .json.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", "-o", callback=options.local, metavar="FILE", help="Where to write: .html, .md or .json."
+        ),
+    ],
     style: Annotated[Style, typer.Option("--style", help="In whose words.")] = Style.general,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.")] = None,
     score: options.Score = None,

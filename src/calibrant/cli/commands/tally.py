@@ -41,11 +41,20 @@ def tally(
     positive: options.Positive = None,
     kind: options.Kind = None,
     where: options.Where = None,
-    store: Annotated[str | None, typer.Option("--store", metavar="DIR", help="Add to this tally store.")] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", callback=options.local, metavar="DIR", help="Add to this tally store.")
+    ] = None,
     day: Annotated[str | None, typer.Option("--day", metavar="DAY", help="With --store: the day of all rows.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="With --store: replace days that are there.")] = False,
     out: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="FILE", help="Write the counts as a table: .csv or .parquet.")
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            callback=options.local,
+            metavar="FILE",
+            help="Write the counts as a table: .csv or .parquet.",
+        ),
     ] = None,
     force: options.Force = False,
     as_json: options.Json = False,

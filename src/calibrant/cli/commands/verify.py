@@ -11,7 +11,12 @@ from calibrant.cli import console, options
 
 
 def verify(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A .sql or .onnx file that calibrant export wrote.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            callback=options.local, metavar="FILE", help="A .sql or .onnx file that calibrant export wrote."
+        ),
+    ],
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
