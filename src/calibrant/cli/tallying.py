@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -13,6 +14,7 @@ from calibrant.cli.source import Rows
 from calibrant.cli.wording import Mistake
 from calibrant.engine import TallyStore
 from calibrant.engine import tally as count
+from calibrant.engine.conflicts import Conflict, Words
 from calibrant.tallies import GroupedTally, Tally
 
 Key = tuple[Any, ...]
@@ -55,15 +57,20 @@ class Counted:
         parts = {key if len(names) > 1 else (key,): part for key, part in counted.items()}
         return cls(names, parts, counted.total())
 
-    def add_to(self, store: TallyStore, day: str | None, replace: bool) -> dict[str, list[str]]:
+    def add_to(self, store: TallyStore, day: str | None, part: str | None, replace: bool) -> dict[str, list[str]]:
         """Add each day to the store; days that were written, and days that were there already with the same counts."""
+        words = Words("--replace", "--part", lambda when: f"rm -r {shlex.quote(f'{store.path}/days/day={when}')}")
         days: dict[Any, dict[Any, Tally]] = {}
-        for key, part in self.parts.items():
+        for key, each in self.parts.items():
             segment = key if day is not None else key[:-1]
-            days.setdefault(day or key[-1], {})[segment[0] if len(segment) == 1 else segment] = part
+            days.setdefault(day or key[-1], {})[segment[0] if len(segment) == 1 else segment] = each
         told: dict[str, list[str]] = {"written": [], "already there": []}
-        for when, parts in sorted(days.items()):
-            written = store.add(when, GroupedTally(parts) if store.by else parts[()], replace=replace)
+        for when, segments in sorted(days.items()):
+            tallies = GroupedTally(segments) if store.by else segments[()]
+            try:
+                written = store.add(when, tallies, part=part, replace=replace)
+            except Conflict as problem:
+                raise Mistake(problem.tell(words)) from None
             name = when.isoformat() if isinstance(when, date) else str(when)
             told["written" if written else "already there"].append(name)
         return told

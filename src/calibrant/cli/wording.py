@@ -40,7 +40,6 @@ REWRITES: tuple[tuple[str, Replacement], ...] = (
     (r"positive" + VALUE, _value("--positive")),
     (r"pass weights=[\"']importance[\"']", "leave --counts out"),
     (r"weights=[\"']counts[\"']", "--counts"),
-    (r"replace=True", "--replace"),
     (r"name=\.\.\. for", "--name for"),
     (r"Use bins_from=[\"']part[\"'] or fewer bins", "Use fewer bins"),
     (r"\b(groups|time)= says that", r"--\1 says that"),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError, Kind
+from calibrant.engine.conflicts import Size
 from calibrant.numerics import POSITION_BITS, Grid, Ints
 from calibrant.tallies import Cells, GroupedTally, Tally
 
@@ -89,6 +90,23 @@ class Content:
     def counts(self) -> bool:
         """Whether n counts rows."""
         return "w2" not in self.columns
+
+    @property
+    def rows(self) -> int:
+        """Number of physical rows."""
+        return sum(self.rows_by_segment.values())
+
+    @property
+    def size(self) -> Size:
+        """How much it holds."""
+        return Size(self.rows, None if self.keys == [()] else len(self.keys))
+
+    @property
+    def rows_by_segment(self) -> dict[Key, int]:
+        """Number of physical rows of each segment."""
+        starts = np.cumsum(self.sizes) - self.sizes
+        rows = np.add.reduceat(self.columns["n" if self.counts else "rows"], starts)
+        return dict(zip(self.keys, rows.tolist(), strict=True))
 
     @property
     def run_of_row(self) -> Ints:

@@ -3,7 +3,8 @@
 The layout, under the store's path::
 
     store.json                            format, grid, kind, names of the segment columns
-    days/day=2026-03-01/tally.parquet     one row per (segment, cell) that holds rows, in that order
+    days/day=2026-03-01/tally.parquet     a whole day: one row per (segment, cell) that holds rows, in that order
+    days/day=2026-03-02/tally-eu.parquet  the part "eu" of a day; a day is stored whole or in parts, never both
 
 A folder per segment would make 30,000 small files of 60 days and 500 segments; sorted row groups with statistics let a
 reader skip as much. Point DuckDB, Polars, Spark or pandas at ``days``: ``day`` is a hive partition column.
@@ -13,18 +14,18 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timedelta
-from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from datetime import date
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from calibrant.arrays import InputError, Kind
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.errors import warn
 from calibrant.arrays.paths import local_path
+from calibrant.engine.conflicts import DayInParts, OtherTallies, WholeDay
 from calibrant.engine.day_files import (
     COLUMNS,
     COUNTED,
@@ -37,18 +38,14 @@ from calibrant.engine.day_files import (
     groups_with,
 )
 from calibrant.engine.frames import Unusable, tally
-from calibrant.engine.sealed import json_object, need_pyarrow, opened, sealed
+from calibrant.engine.sealed import need_pyarrow, opened, sealed
 from calibrant.engine.selection import Weighting
+from calibrant.engine.store_days import Day, Gaps, MissingDays, as_day, incomplete, span
+from calibrant.engine.store_files import ABOUT, Folder, Part, check_part
+from calibrant.engine.store_identity import Identity
 from calibrant.export.errors import DocumentError
-from calibrant.export.files import nothing_written
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
-
-FORMAT = 1
-"""Version of the layout. Readers for every earlier number stay for ever."""
-
-ABOUT, FILE = "store.json", "tally.parquet"
-Day = date | str
 
 
 class TallyStore:
@@ -57,10 +54,10 @@ class TallyStore:
     .. math:: n_{gc}(W) = \sum_{d \in W} n_{dgc}
 
     for the rows (and events, and offsets) of day d, segment g and cell c, and the days W of a window. A segment without
-    rows in a window is absent from it, a day that is missing adds nothing, and a damaged or foreign file raises
-    :class:`calibrant.export.document.DocumentError`. The tally of a window equals the tally of its rows, bit for bit on
-    counts, so what is promised of a fit to the rows is promised of a fit to the window. Cost of a window: its cells,
-    whatever the number of rows behind them.
+    rows in a window is absent from it, a day that is missing adds nothing and is reported, and a damaged or foreign
+    file raises :class:`calibrant.export.document.DocumentError`. The tally of a window equals the tally of its rows,
+    bit for bit on counts, so what is promised of a fit to the rows is promised of a fit to the window. Cost of a
+    window: its cells, whatever the number of rows behind them.
 
     Parameters
     ----------
@@ -82,7 +79,7 @@ class TallyStore:
     True
     >>> store.add("2026-03-02", GroupedTally.from_arrays([0.2, 0.3], [0, 1], groups=["de", "de"]))
     True
-    >>> TallyStore("tallies").window("2026-03-01", "2026-03-07")["de"].n.tolist()
+    >>> TallyStore("tallies").window("2026-03-01", "2026-03-02")["de"].n.tolist()
     [2, 1, 1]
     """
 
@@ -95,16 +92,17 @@ class TallyStore:
         kind: Kind | None = None,
     ) -> None:
         self.path = local_path(path)
+        self._folder = Folder(self.path)
         names = None if by is None else (by,) if isinstance(by, str) else tuple(by)
         if any(not isinstance(name, str) for name in names or ()):
             raise InputError(f"by={by!r} must be names of columns: a name, or a list of names")
         if grid is not None and not isinstance(grid, Grid):
             raise InputError(f"grid={grid!r} must be a Grid, such as Grid(4)")
         check_option("kind", kind, (*get_args(Kind), None))
-        stored = self._stored()
+        stored = Identity.read(self.path / ABOUT)
         if stored is None:
-            stored = _Identity(names or (), SEGMENT_GRID if grid is None else grid, kind or "probability")
-        asked = _Identity(
+            stored = Identity(names or (), SEGMENT_GRID if grid is None else grid, kind or "probability")
+        asked = Identity(
             stored.by if names is None else names,
             stored.grid if grid is None else grid,
             stored.kind if kind is None else kind,
@@ -132,28 +130,51 @@ class TallyStore:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
-    def add(self, day: Day, tallies: GroupedTally | Tally, *, replace: bool = False) -> bool:
-        """Keep one day's tallies; True when something was written.
+    def add(self, day: Day, tallies: GroupedTally | Tally, *, part: str | None = None, replace: bool = False) -> bool:
+        """Keep the tallies of a day, or of a part of a day; True when something was written.
 
         Adding what is there already changes nothing; sums of real weights count as the same up to 1e-9, since engines
-        add them in any order. Other content for a day that is there (labels came late) needs
-        ``replace=True``, which also mends a damaged file. The file appears whole or not at all; of two writers of
-        one day at once the second is held against the first.
+        add them in any order. The file appears whole or not at all, and of two writers of one day at once the second is
+        compared with the first.
+
+        Parameters
+        ----------
+        day
+            The day that the rows are of.
+        tallies
+            By segment where the store has segments, else one tally.
+        part
+            Name of the part of the day that these are all rows of, such as a country or an hour, when several jobs
+            write one day. Other content under the same name replaces that part alone. The parts of a day add up, and no
+            row may be in two of them. A day is stored whole or in parts: what would mix the two is refused.
+        replace
+            Whether other content takes the place of a whole day that is there, because labels came late or rows were
+            corrected. Without it such content is refused, with what would be lost. Also takes the place of a damaged
+            file, of a day or a part.
         """
-        when = _day(day, "day")
+        when, name = as_day(day, "day"), check_part(part)
         content = Content.of(self._segments(when, tallies))
         problem = content.problem(self.grid)
         if problem:
             raise InputError(f"the tallies of {when} cannot be kept: {problem}")
-        self._check_types(when, content)
+        self._check_types(when, name, content)
         self._claim()
-        target = self._file(when)
-        if target.exists() and not self._differs(when, content, replace):
+        with self._folder.one_writer():
+            if not self._is_new(when, name, content, replace):
+                return False
+            target = self._folder.file(when, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if self._folder.publish(self._bytes(when, name, content), target, over=replace or name is not None):
+                return True
+            return self._is_new(when, name, content, replace=False)  # a writer that no lock kept out was first
+
+    def remove(self, day: Day, *, part: str | None = None) -> bool:
+        """Delete what the store holds of a day, or one part of it; False when that was not there."""
+        when, name = as_day(day, "day"), check_part(part)
+        if Identity.read(self.path / ABOUT) is None:
             return False
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if self._publish(lambda temporary: self._write(temporary, when, content), target, over=replace):
-            return True
-        return self._differs(when, content, replace=False)  # another process was first
+        with self._folder.one_writer():
+            return self._folder.remove(when, name)
 
     def add_frame(
         self,
@@ -163,6 +184,7 @@ class TallyStore:
         *,
         day: Day | None = None,
         time: str | None = None,
+        part: str | None = None,
         replace: bool = False,
         sample_weight: str | None = None,
         weights: Weighting = "importance",
@@ -171,7 +193,7 @@ class TallyStore:
     ) -> list[date]:
         """Tally a frame by the store's segments, for one ``day`` or each day of the column ``time``; days written.
 
-        The other options are those of :func:`calibrant.engine.tally`.
+        ``part`` and ``replace`` are those of :meth:`add`, the other options those of :func:`calibrant.engine.tally`.
         """
         if (day is None) == (time is None):
             raise InputError('say which day the rows are of: day="2026-03-01", or time= the name of a column of times')
@@ -189,18 +211,18 @@ class TallyStore:
             grid=self.grid,
             unusable=unusable,
         )
-        parts = {_day(cast(Day, day), "day"): tallied} if time is None else self._by_day(tallied)
-        return [when for when, part in sorted(parts.items()) if self.add(when, part, replace=replace)]
+        days = {as_day(cast(Day, day), "day"): tallied} if time is None else self._by_day(tallied)
+        return [when for when, each in sorted(days.items()) if self.add(when, each, part=part, replace=replace)]
 
     def _by_day(self, tallies: GroupedTally) -> dict[date, GroupedTally | Tally]:
         """Tallies whose keys end with the day, apart."""
         if not self.by:
-            return {_day(key, "time"): each for key, each in tallies.items()}
-        parts: dict[date, dict[Any, Tally]] = {}
+            return {as_day(key, "time"): each for key, each in tallies.items()}
+        days: dict[date, dict[Any, Tally]] = {}
         for key, each in tallies.items():
             rest = key[0] if len(self.by) == 1 else key[:-1]
-            parts.setdefault(_day(key[-1], "time"), {})[rest] = each
-        return {when: GroupedTally(part) for when, part in parts.items()}
+            days.setdefault(as_day(key[-1], "time"), {})[rest] = each
+        return {when: GroupedTally(segments) for when, segments in days.items()}
 
     def _segments(self, when: date, tallies: GroupedTally | Tally) -> dict[Key, Tally]:
         """Tallies of the segments that hold rows, on the store's grid, by plain keys in ascending order."""
@@ -248,33 +270,50 @@ class TallyStore:
             )
         return tally.coarsen(self.grid)
 
-    def _check_types(self, when: date, content: Content) -> None:
-        """Segments keep the type that the store's other days have."""
-        other = next((day for day in reversed(self.days) if day != when), None)
-        if other is None or not self.by:
+    def _check_types(self, when: date, part: Part, content: Content) -> None:
+        """Segments keep the type that the store's other files have."""
+        listed = self._folder.listed()
+        others = [(day, name) for day in listed for name in listed[day] if (day, name) != (when, part)]
+        if not others or not self.by:
             return
-        with (
-            suppress(DocumentError),
-            opened(self._file(other), self.by) as (file, _),
-        ):  # a bad file is no hindrance here
-            check_keys(content.keys[:1], self.by, file)
+        file = self._folder.file(*others[-1])
+        with suppress(DocumentError), opened(file, self.by) as (opened_file, _):  # a bad file is no hindrance here
+            check_keys(content.keys[:1], self.by, opened_file)
 
-    def _differs(self, when: date, content: Content, replace: bool) -> bool:
-        """Whether the day's file is to be written anew; other content without ``replace`` is refused."""
+    def _is_new(self, when: date, part: Part, content: Content, replace: bool) -> bool:
+        """Whether a file is to be written; what would lose rows or count them twice is refused."""
+        stored = self._folder.parts(when)
+        self._refuse_mixing(when, part, stored)
+        if part not in stored:
+            return True
         try:
-            same = self._read(when).same_as(content)
+            there = self._read(when, part)
         except DocumentError:
             if replace:
                 return True
             raise
-        if not same and not replace:
-            raise InputError(
-                f"the store has other tallies of {when}: pass replace=True to put these in their place, "
-                "if labels came late or rows were corrected"
-            )
+        same = there.same_as(content)
+        if not same and part is None and not replace:
+            kept = set(content.keys)
+            lost = {key: rows for key, rows in there.rows_by_segment.items() if key not in kept}
+            raise OtherTallies(when, there.size, content.size, self._plain(lost))
         return not same
 
-    def _write(self, temporary: Path, when: date, content: Content) -> None:
+    def _refuse_mixing(self, when: date, part: Part, stored: list[Part]) -> None:
+        """A day is stored whole or in parts, and names of parts differ by more than case."""
+        if part is None and stored not in ([], [None]):
+            raise DayInParts(when, {str(name): self._read(when, name).rows for name in stored})
+        if part is not None and stored == [None]:
+            raise WholeDay(when, part, self._read(when, None).size)
+        alike = [name for name in stored if part is not None and name != part and str(name).lower() == part.lower()]
+        if alike:
+            raise InputError(
+                f"part {part!r} differs from the stored part {alike[0]!r} of {when} only in upper and lower case, "
+                "which not every file system tells apart: use one name"
+            )
+
+    def _bytes(self, when: date, part: Part, content: Content) -> bytes:
+        """The file of a day or a part."""
         pa, _ = need_pyarrow()
         try:
             columns = {
@@ -283,68 +322,36 @@ class TallyStore:
             }
         except (UnicodeError, OverflowError, pa.ArrowException) as problem:
             raise InputError(f"a segment of {when} cannot be written: {problem}") from None
-        data = sealed(
+        return sealed(
             pa.table(columns | content.columns),
-            self._about(when, content.counts),
+            self._about(when, part, content.counts),
             row_group_size=ROW_GROUP,
             compression="zstd",
             use_dictionary=[*self.by, "n", "events"],
             column_encoding={"code": "DELTA_BINARY_PACKED"},
             write_page_checksum=True,  # for other readers
         )
-        temporary.write_bytes(data)
 
     def _claim(self) -> None:
         """Write store.json, or agree with the one that is there."""
-        if self._stored() is None:
+        about = self.path / ABOUT
+        if Identity.read(about) is None:
             self.path.mkdir(parents=True, exist_ok=True)
             text = json.dumps(self._identity.to_dict() | {"columns": dict(COLUMNS)}, indent=1, ensure_ascii=False)
-            self._publish(lambda file: file.write_text(text + "\n", encoding="utf-8"), self.path / ABOUT, over=False)
-        self._agree(self._identity, self._stored() or self._identity)
-
-    def _publish(self, write: Callable[[Path], Any], target: Path, *, over: bool) -> bool:
-        """Bring a file into being whole, by way of a temporary one; False when another is there and must stay."""
-        temporary = self.path / f".{target.name}-{secrets.token_hex(8)}.tmp"  # outside days: no reader sees it
-        try:
-            with nothing_written(target):
-                write(temporary)
-                with temporary.open("rb+") as file:
-                    os.fsync(file.fileno())
-            if not over:
-                try:
-                    os.link(temporary, target)
-                    return True
-                except FileExistsError:
-                    return False
-                except OSError:  # no hard links on this file system: the last of two writers wins, with a whole file
-                    pass
-            os.replace(temporary, target)
-            return True
-        finally:
-            temporary.unlink(missing_ok=True)
+            self._folder.publish(f"{text}\n".encode(), about, over=False)
+        self._agree(self._identity, Identity.read(about) or self._identity)
 
     # ------------------------------------------------------------------------------------------------------ identity
 
-    def _stored(self) -> _Identity | None:
-        """What store.json says, or None before the first day."""
-        path = self.path / ABOUT
-        try:
-            return _Identity.from_dict(json_object(path.read_bytes(), path), path)
-        except FileNotFoundError:
-            return None
-
-    def _agree(self, asked: _Identity, stored: _Identity) -> None:
+    def _agree(self, asked: Identity, stored: Identity) -> None:
         for name, new, old in zip(asked._fields, asked, stored, strict=True):
             if new != old:
                 raise InputError(f"the store {str(self.path)!r} has {name}={old!r}, not {new!r}: leave {name} out")
 
-    def _about(self, when: date, counts: bool) -> dict[str, Any]:
-        """What the metadata of a day's file must say."""
+    def _about(self, when: date, part: Part, counts: bool) -> dict[str, Any]:
+        """What the metadata of a file must say."""
         weights = "counts" if counts else "importance"
-        return self._identity.to_dict() | {"day": when.isoformat(), "weights": weights}
-
-    def _file(self, when: date) -> Path:
-        return self.path / "days" / f"day={when.isoformat()}" / FILE
+        return self._identity.to_dict() | {"day": when.isoformat(), "part": part, "weights": weights}
 
     def __repr__(self) -> str:
         """Path, segments, grid and days."""
@@ -354,25 +361,17 @@ class TallyStore:
 
     @property
     def days(self) -> list[date]:
-        """Days that the store holds, in order."""
-        found = []
-        for folder in sorted((self.path / "days").glob("day=*")):
-            files = [file.name for file in folder.glob("*.parquet")]
-            try:
-                when = date.fromisoformat(folder.name[4:])
-            except ValueError:
-                raise DocumentError(f"{folder} is not the folder of a day") from None
-            if files and (files != [FILE] or self._file(when).parent != folder):
-                raise DocumentError(f"{folder} holds other Parquet files than {FILE}: take them out of the store")
-            found += [when] if files else []
-        return found
+        """Days that the store holds, whole or in parts, in order."""
+        return list(self._folder.listed())
+
+    def parts(self, day: Day) -> list[str]:
+        """Names of the parts that the store holds of a day; none of a day that is stored whole, or not at all."""
+        return [name for name in self._folder.parts(as_day(day, "day")) if name is not None]
 
     def missing(self, first: Day | None = None, last: Day | None = None) -> list[date]:
         """Days from ``first`` to ``last``, both included, that the store lacks; by default between its own ends."""
-        days = self.days
-        low, high = _span(days, first, last)
-        every = [low + timedelta(days=step) for step in range((high - low).days + 1)]
-        return sorted(set(every) - set(days))
+        listed = self._folder.listed()
+        return list(Gaps.of(listed, *span(list(listed), first, last)).days)
 
     def window(
         self,
@@ -381,31 +380,49 @@ class TallyStore:
         *,
         segments: Collection[Any] | None = None,
         bits: int | None = None,
+        require_all_days: bool = False,
     ) -> Any:
         """Tallies of the days from ``first`` to ``last``, both included: a GroupedTally, or a Tally without segments.
 
-        Days that the store lacks add nothing, see :meth:`missing`. ``segments`` are the keys to read; one that has no
-        rows in the window is absent from the result. ``bits`` asks for a coarser grid.
+        Parameters
+        ----------
+        first, last
+            Days; by default the ends of the store.
+        segments
+            Keys to read; one that has no rows in the window is absent from the result. None: all.
+        bits
+            A coarser grid.
+        require_all_days
+            Whether a window that lacks a day is refused. So is one with a day in parts that lacks a part which another
+            of its days has. Otherwise a :class:`calibrant.arrays.CalibrantWarning` says what is missing, which adds
+            nothing; see also :meth:`missing`.
         """
-        days = self.days
-        low, high = _span(days, first, last)
-        inside = [day for day in days if low <= day <= high]
+        listed = self._folder.listed()
+        low, high = span(list(listed), first, last)
+        inside = [(day, part) for day, parts in listed.items() if low <= day <= high for part in parts]
         if not inside:
             raise InputError(f"the store {str(self.path)!r} holds no day from {low} to {high}")
         wanted = self._wanted(segments)
+        gaps = Gaps.of(listed, low, high)
+        if gaps and require_all_days:
+            raise MissingDays(str(self.path), gaps)
+        if gaps:
+            warn(f"{incomplete(str(self.path), gaps)}; only what is there is counted")
         sums = {counts: Sums(self.grid, self.kind) for counts in (True, False)}
         types = set()
-        for day in inside:
-            content = self._read(day, wanted)
+        for day, part in inside:
+            content = self._read(day, part, wanted)
             sums[content.counts].add(content)
             types |= {tuple(map(type, key)) for key in content.keys[:1]}
         if len(types) > 1:
             raise DocumentError(f"the days from {low} to {high} have segments of different types")
         tallies = sums[True].tallies() + sums[False].tallies()
         ready = {key: tallies[key] if bits is None else tallies[key].coarsen(bits) for key in sorted(tallies)}
-        if not self.by:
-            return ready[()]
-        return GroupedTally({key[0] if len(self.by) == 1 else key: tally for key, tally in ready.items()})
+        return GroupedTally(self._plain(ready)) if self.by else ready[()]
+
+    def _plain(self, by_key: dict[Key, Any]) -> dict[Any, Any]:
+        """The same by keys as users have them: a value where there is one column of segments."""
+        return {key[0] if len(self.by) == 1 else key: value for key, value in by_key.items()}
 
     def _wanted(self, segments: Collection[Any] | None) -> set[Key] | None:
         if segments is None:
@@ -414,12 +431,12 @@ class TallyStore:
             raise InputError("segments takes a list of keys, in a store that has segments")
         return {self._key(key) for key in segments}
 
-    def _read(self, when: date, wanted: set[Key] | None = None) -> Content:
-        """A day's content, or the wanted segments of it, after every check that can be made."""
-        path = self._file(when)
+    def _read(self, when: date, part: Part, wanted: set[Key] | None = None) -> Content:
+        """What a file holds, or the wanted segments of it, after every check that can be made."""
+        path = self._folder.file(when, part)
         with opened(path, self.by) as (file, about):
             counts = about.get("weights") == "counts"
-            if about != self._about(when, counts):
+            if about != self._about(when, part, counts):
                 raise DocumentError(f"{path} says it is {json.dumps(about)[:300]}, which is not its place in the store")
             names = (*self.by, *(COUNTED if counts else COLUMNS))
             if tuple(file.schema_arrow.names) != names:
@@ -431,72 +448,3 @@ class TallyStore:
         if problem:
             raise DocumentError(f"{path} is damaged: {problem}")
         return content if wanted is None else content.only(wanted)
-
-
-class _Identity(NamedTuple):
-    """What all files of a store share."""
-
-    by: tuple[str, ...]
-    grid: Grid
-    kind: Kind
-
-    def problem(self) -> str | None:
-        """What is wrong with it, in a sentence."""
-        if (self.kind == "probability") != self.grid.unit:
-            return "probabilities go on the unit grid, and other kinds on grid=Grid(low=..., high=...)"
-        folded = [name.lower() for name in self.by]  # SQL engines do not tell n from N
-        taken = [
-            name for name in self.by if not name or name.lower() in {"day", *COLUMNS} or folded.count(name.lower()) > 1
-        ]
-        if taken:
-            return f"by={list(self.by)} repeats a name, or takes one that the store's own columns have: {taken[0]!r}"
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        grid = {"bits": self.grid.bits, "low": float(self.grid.low), "high": float(self.grid.high)}
-        return {"format": FORMAT, "kind": self.kind, "grid": grid, "by": list(self.by)}
-
-    @classmethod
-    def from_dict(cls, body: dict[str, Any], path: Path) -> _Identity:
-        """Read what :meth:`to_dict` wrote; whatever is wrong ends in one error."""
-        match body:
-            case {"format": int(form)} if form != FORMAT:
-                raise DocumentError(f"{path} has format {form}, and this version reads format {FORMAT}")
-            case {
-                "format": int(form),
-                "kind": "probability" | "logit" | "real" as kind,
-                "grid": {"bits": int(bits), "low": float(low), "high": float(high)},
-                "by": [*by],
-            } if all(type(name) is str for name in by) and bool not in (type(form), type(bits)):
-                try:
-                    identity = cls(tuple(by), Grid(bits, low, high), kind)
-                except ValueError as problem:
-                    raise DocumentError(f"{path} describes no grid: {problem}") from None
-                if not identity.problem():
-                    return identity
-        raise DocumentError(f"{path} does not describe a store of tallies")
-
-
-def _day(value: Any, name: str) -> date:
-    """A date, of a date, ISO text, or a time at midnight."""
-    plain = value.astype("datetime64[us]").item() if isinstance(value, np.datetime64) else value
-    try:
-        plain = datetime.fromisoformat(plain) if isinstance(plain, str) else plain
-    except ValueError:
-        plain = None
-    if isinstance(plain, datetime):
-        plain = plain.date() if plain == datetime.combine(plain, datetime.min.time(), plain.tzinfo) else None
-    if not isinstance(plain, date):
-        raise InputError(f"{name}={value!r} is not a day: pass a date, or text like '2026-03-01'")
-    return plain
-
-
-def _span(days: Sequence[date], first: Day | None, last: Day | None) -> tuple[date, date]:
-    if not days and (first is None or last is None):
-        raise InputError("the store holds no day yet: say first= and last=, or add a day")
-    low = days[0] if first is None else _day(first, "first")
-    high = days[-1] if last is None else _day(last, "last")
-    if low > high:
-        raise InputError(f"the window from {low} to {high} ends before it begins")
-    return low, high

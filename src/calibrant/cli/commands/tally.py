@@ -45,7 +45,18 @@ def tally(
         str | None, typer.Option("--store", callback=options.local, metavar="DIR", help="Add to this tally store.")
     ] = None,
     day: Annotated[str | None, typer.Option("--day", metavar="DAY", help="With --store: the day of all rows.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="With --store: replace days that are there.")] = False,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part",
+            callback=options.not_empty,
+            metavar="NAME",
+            help="With --store: the rows are this part of each day, as a country or an hour; other parts stay.",
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With --store: put these rows in place of whole days that are there.")
+    ] = False,
     out: Annotated[
         str | None,
         typer.Option(
@@ -63,42 +74,49 @@ def tally(
     """Count rows by score, after which they are not needed any more.
 
     Counts of days and segments add up exactly. A tally store keeps them, and check, fit and report take its folder in
-    place of files; --out writes them as a plain table.
+    place of files; --out writes them as a plain table. Several jobs that write one day give their rows a --part each.
 
     Example:
       calibrant tally rows.parquet --by country --store tallies --day 2026-03-01
+      calibrant tally eu.parquet --by country --store tallies --day 2026-03-01 --part eu
     """
     from calibrant.cli import files as disk
     from calibrant.cli.source import Columns, Rows
     from calibrant.cli.tallying import Counted, open_store
     from calibrant.cli.wording import Mistake
+    from calibrant.engine.store_files import check_part
 
     if out is not None:
         disk.check_output(out, list(disk.KINDS), inputs=disk.find_files(files), force=force)
     elif force:
         raise Mistake("--force goes with --out: name the file to overwrite")
-    if store is None and (day is not None or replace):
-        raise Mistake(f"{'--replace' if replace else '--day'} goes with --store: name the folder of a tally store")
+    if store is None:
+        beside = {"--replace": replace, "--day": day, "--part": part}
+        alone = next((option for option, value in beside.items() if value), None)
+        if alone is not None:
+            raise Mistake(f"{alone} goes with --store: name the folder of a tally store")
     if every is not None and time is None:
         raise Mistake("--every cuts the column of --time: name it")
+    check_part(part, "--part")
     kept = None if store is None else open_store(store, by, kind, day, time, every)
     columns = Columns(
         score, label, weight, counts, by or (kept.by if kept else None), time, None, positive, kind, where
     )
     rows = Rows(files, columns, quiet=quiet or as_json)
     counted = rows.run(lambda: Counted.of(rows, "1d" if every is None else every.value, kept))
-    days = None if kept is None else counted.add_to(kept, day, replace)
+    days = None if kept is None else counted.add_to(kept, day, part, replace)
     if out is not None:
         with disk.written(counted.table(rows.connection), out):
             pass
     if as_json:
-        console.show_json(counted.summary() | ({} if days is None else {"store": store, "days": days}))
+        console.show_json(counted.summary() | ({} if days is None else {"store": store, "part": part, "days": days}))
         return
     _show(counted)
     for what, which in (days or {}).items():
         if which:
             span = ", ".join(which) if len(which) < 4 else f"{len(which)} days from {which[0]} to {which[-1]}"
-            console.say(f"Store {store}, {what}: {span}.")
+            named = "" if part is None else f", part {part}"
+            console.say(f"Store {store}, {what}{named}: {span}.")
     if out is not None:
         console.say(f"Wrote {out}.")
 
