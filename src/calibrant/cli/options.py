@@ -74,6 +74,9 @@ First = Annotated[
 Last = Annotated[
     str | None, typer.Option("--to", callback=not_empty, metavar="DAY", help="Last day of a tally store, included.")
 ]
+RequireAllDays = Annotated[
+    bool, typer.Option("--require-all-days", help="Stop if days of a tally store are missing, instead of a note.")
+]
 
 # The defaults of --score and --label are put in later: None tells that they were not given.
 Score = Annotated[

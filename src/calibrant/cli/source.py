@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from calibrant.arrays import CalibrantWarning, InputError, check_rows
 from calibrant.cli import console
@@ -14,6 +14,7 @@ from calibrant.cli.files import connect, find_files, is_store, read_rows
 from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, with_type
 from calibrant.cli.wording import Mistake, in_options
 from calibrant.engine import TallyStore, collect
+from calibrant.engine.store_days import MissingDays
 from calibrant.export.sql import quote
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
@@ -189,18 +190,28 @@ class Rows:
         return value
 
 
+class DayRange(NamedTuple):
+    """Which days of a tally store are asked for."""
+
+    first: str | None = None
+    last: str | None = None
+    require_all: bool = False
+
+
 class Days:
     """Days of a tally store; nothing of its rows is left to choose."""
 
-    def __init__(
-        self, path: str, columns: Columns, first: str | None, last: str | None, *, quiet: bool = False
-    ) -> None:
+    def __init__(self, path: str, columns: Columns, days: DayRange, *, quiet: bool = False) -> None:
         taken = columns.given
         if taken:
             raise Mistake(f"{path} is a tally store, which knows its columns: leave {taken[0]} out")
         self.quiet = quiet
         self.store = TallyStore(path)
-        self.data: Tally | GroupedTally = self.store.window(first, last)
+        try:
+            window = self.store.window(days.first, days.last, require_all_days=days.require_all)
+        except MissingDays as problem:
+            raise Mistake(f"{problem.problem}: add what is missing, or leave --require-all-days out") from None
+        self.data: Tally | GroupedTally = window
         self.options: dict[str, Any] = {}
         self.by: dict[str, Any] = {}
 
@@ -224,15 +235,15 @@ class Days:
         )
 
 
-def open_source(
-    inputs: Sequence[str], columns: Columns, first: str | None, last: str | None, *, quiet: bool = False
-) -> Rows | Days:
+def open_source(inputs: Sequence[str], columns: Columns, days: DayRange, *, quiet: bool = False) -> Rows | Days:
     """Rows of files, or days of the one tally store that is named."""
     store = next((path for path in inputs if is_store(path)), None)
     if store is not None:
         if len(inputs) > 1:
             raise Mistake(f"{store} is a tally store: pass it alone")
-        return Days(store, columns, first, last, quiet=quiet)
-    if first is not None or last is not None:
+        return Days(store, columns, days, quiet=quiet)
+    if days.first is not None or days.last is not None:
         raise Mistake("--from and --to choose days of a tally store, and these are files: use --where")
+    if days.require_all:
+        raise Mistake("--require-all-days is about a tally store, and these are files: leave it out")
     return Rows(inputs, columns, quiet=quiet)

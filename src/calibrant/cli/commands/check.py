@@ -47,6 +47,7 @@ def check(
     where: options.Where = None,
     first: options.First = None,
     last: options.Last = None,
+    require_all_days: options.RequireAllDays = False,
     tolerance: options.Tolerance = "0.2",
     seed: options.Seed = 0,
     as_json: options.Json = False,
@@ -78,14 +79,15 @@ def check(
       calibrant check rows.parquet --label bad --by country --fail-on segments
     """
     from calibrant.cli.files import load_map
-    from calibrant.cli.source import Columns, Days, open_source
+    from calibrant.cli.source import Columns, DayRange, Days, open_source
     from calibrant.verdict import check as judge
 
     _check_fail_on(fail_on or (), by, time, files)
     limits = options.tolerance_of(tolerance)
     calibration = None if map_ is None else load_map(map_)
     columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where)
-    source = open_source(files, columns, first, last, quiet=quiet or as_json)
+    days = DayRange(first, last, require_all_days)
+    source = open_source(files, columns, days, quiet=quiet or as_json)
     asked: dict[str, Any] = {"tolerance": limits, "random_state": seed, "calibration": calibration}
     verdict = source.run(lambda: judge(source.data, **source.options, **source.by, **asked))
     if isinstance(source, Days):

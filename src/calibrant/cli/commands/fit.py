@@ -129,6 +129,7 @@ def fit(
     where: options.Where = None,
     first: options.First = None,
     last: options.Last = None,
+    require_all_days: options.RequireAllDays = False,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -146,7 +147,7 @@ def fit(
       calibrant fit rows.csv --label bad --by region --out map.json
     """
     from calibrant.cli.files import check_output
-    from calibrant.cli.source import Columns, Days, open_source
+    from calibrant.cli.source import Columns, DayRange, Days, open_source
     from calibrant.cli.wording import in_options
 
     check_output(out, [".json"], force=force)
@@ -157,7 +158,8 @@ def fit(
         beside = {"--guarantee": guarantee, "--time": time, "--groups": groups}
         calibrator = _by_segment(calibrator, bool(by), sources, multicalibrate, files, beside)
     columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where, sources)
-    source = open_source(files, columns, first, last, quiet=quiet or as_json)
+    days = DayRange(first, last, require_all_days)
+    source = open_source(files, columns, days, quiet=quiet or as_json)
 
     def run() -> None:
         if isinstance(source, Days):

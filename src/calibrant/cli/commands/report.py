@@ -40,6 +40,7 @@ def report(
     where: options.Where = None,
     first: options.First = None,
     last: options.Last = None,
+    require_all_days: options.RequireAllDays = False,
     tolerance: options.Tolerance = "0.2",
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -56,13 +57,14 @@ def report(
       calibrant report rows.parquet --score p --label bad --out report.html
     """
     from calibrant.cli.files import check_output
-    from calibrant.cli.source import Columns, open_source
+    from calibrant.cli.source import Columns, DayRange, open_source
     from calibrant.reporting import report as write
 
     limits = options.tolerance_of(tolerance)
     check_output(out, [".html", ".md", ".json"], force=force)
     columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where)
-    source = open_source(files, columns, first, last, quiet=quiet or as_json)
+    days = DayRange(first, last, require_all_days)
+    source = open_source(files, columns, days, quiet=quiet or as_json)
 
     made = source.run(
         lambda: write(
