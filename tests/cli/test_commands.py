@@ -379,7 +379,7 @@ def test_a_day_is_added_once_and_replaced_on_demand(run):
     assert "already there: 2026-03-01." in run("tally", "rows.csv", "--label", "bad", *words).stdout
     other = run("tally", "rows.csv", "--label", "mixed", *words)
     assert other.exit_code == 1
-    assert "pass --replace to put these in their place" in other.stderr
+    assert "--replace would put 4,000 rows in 4 segments in place of 4,000 rows in 4 segments. Pass" in other.stderr
     assert "written: 2026-03-01." in run("tally", "rows.csv", "--label", "mixed", "--replace", *words).stdout
 
 

@@ -35,7 +35,7 @@ def tallies(seed: int = 0, rows: int = 600, weighted: bool = False) -> GroupedTa
 
 
 def damaged(whole: bytes, thorough: bool) -> Iterator[tuple[str, bytes]]:
-    """The file with one bit flipped, cut short, continued, or with a stretch of zeros or of another place."""
+    """The file with one bit flipped, cut short, continued, or with a run of zeros or of bytes from another place."""
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     bits = range(8 * len(whole)) if thorough else [*range(0, 8 * footer, 31), *range(8 * footer, 8 * len(whole), 3)]
     for place, bit in (divmod(each, 8) for each in bits):

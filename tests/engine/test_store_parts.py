@@ -176,7 +176,7 @@ def test_a_correction_of_the_same_segments_loses_none(store):
     assert "lost" not in str(refused.value)
 
 
-def test_physical_rows_are_told_of_weighted_days(tmp_path):
+def test_physical_rows_are_stated_for_weighted_days(tmp_path):
     store = TallyStore(tmp_path)
     store.add(DAY, one(1, weighted=True))
     with pytest.raises(OtherTallies, match="put 150 rows in place of 200 rows"):

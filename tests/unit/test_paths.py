@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -45,6 +46,7 @@ def several() -> Any:
     return cb.ClassCalibration(SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9))
 
 
+@cache
 def report() -> Any:
     return cb.report(np.tile(SCORES, 10), np.tile(LABELS, 10), random_state=0)
 

@@ -70,7 +70,7 @@ class Counted:
             try:
                 written = store.add(when, tallies, part=part, replace=replace)
             except Conflict as problem:
-                raise Mistake(problem.tell(words)) from None
+                raise Mistake(problem.sentence(words)) from None
             name = when.isoformat() if isinstance(when, date) else str(when)
             told["written" if written else "already there"].append(name)
         return told

@@ -41,13 +41,13 @@ class Size:
 class Conflict(InputError):
     """Tallies that cannot be added to a day without losing rows or counting them twice."""
 
-    def tell(self, words: Words) -> str:
+    def sentence(self, words: Words) -> str:
         """The sentence."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         """The sentence in terms of Python."""
-        return self.tell(PYTHON)
+        return self.sentence(PYTHON)
 
 
 class OtherTallies(Conflict):
@@ -57,7 +57,7 @@ class OtherTallies(Conflict):
         super().__init__(day, stored, given, lost)
         self.day, self.stored, self.given, self.lost = day, stored, given, dict(lost)
 
-    def tell(self, words: Words) -> str:
+    def sentence(self, words: Words) -> str:
         """What replacing would do, and what else can be done."""
         gone = f", and segments that these lack would be lost: {_listed(self.lost)}" if self.lost else ""
         only = ", and those segments are to go" if self.lost else ""
@@ -76,7 +76,7 @@ class WholeDay(Conflict):
         super().__init__(day, part, stored)
         self.day, self.part, self.stored = day, part, stored
 
-    def tell(self, words: Words) -> str:
+    def sentence(self, words: Words) -> str:
         """Why no part can be added."""
         return (
             f"{self.day} is stored whole ({self.stored}), and rows of the part {self.part!r} may be among them: add "
@@ -92,7 +92,7 @@ class DayInParts(Conflict):
         super().__init__(day, rows)
         self.day, self.rows = day, dict(rows)
 
-    def tell(self, words: Words) -> str:
+    def sentence(self, words: Words) -> str:
         """Why the day cannot be added."""
         return (
             f"{self.day} is stored in parts, {_listed(self.rows)}, and their rows may be among these: pass "
@@ -103,6 +103,6 @@ class DayInParts(Conflict):
 
 def _listed(rows: Mapping[Any, int]) -> str:
     """Names with their rows."""
-    told = [f"{name!r} ({count:,} rows)" for name, count in list(rows.items())[:SHOWN]]
+    shown = [f"{name!r} ({count:,} rows)" for name, count in list(rows.items())[:SHOWN]]
     rest = list(rows.values())[SHOWN:]
-    return ", ".join(told) + (f" and {len(rest):,} more ({sum(rest):,} rows)" if rest else "")
+    return ", ".join(shown) + (f" and {len(rest):,} more ({sum(rest):,} rows)" if rest else "")

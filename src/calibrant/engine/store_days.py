@@ -81,17 +81,17 @@ class Gaps:
 
     def __str__(self) -> str:
         """What is missing, as a clause."""
-        told = []
+        clauses = []
         if self.days:
             total = (self.last - self.first).days + 1
-            told.append(
+            clauses.append(
                 f"{len(self.days):,} of the {total:,} days from {self.first} to {self.last} "
                 f"{'is' if len(self.days) == 1 else 'are'} missing ({_first(list(_periods(self.days)))})"
             )
         if self.parts:
             lacking = [f"{day}: {', '.join(map(repr, parts))}" for day, parts in self.parts.items()]
-            told.append(f"parts that other days have are missing ({_first(lacking)})")
-        return ", and ".join(told)
+            clauses.append(f"parts that other days have are missing ({_first(lacking)})")
+        return ", and ".join(clauses)
 
 
 def _periods(days: Sequence[date]) -> Iterator[str]:
@@ -103,9 +103,9 @@ def _periods(days: Sequence[date]) -> Iterator[str]:
             start = after or day
 
 
-def _first(told: Sequence[str]) -> str:
-    more = len(told) - SHOWN
-    return ", ".join(told[:SHOWN]) + (f", and {more:,} more" if more > 0 else "")
+def _first(clauses: Sequence[str]) -> str:
+    more = len(clauses) - SHOWN
+    return ", ".join(clauses[:SHOWN]) + (f", and {more:,} more" if more > 0 else "")
 
 
 def incomplete(store: str, gaps: Gaps) -> str:

@@ -78,7 +78,7 @@ def tally(
 
     Example:
       calibrant tally rows.parquet --by country --store tallies --day 2026-03-01
-      calibrant tally eu.parquet --by country --store tallies --day 2026-03-01 --part eu
+      calibrant tally eu.parquet --store tallies --day 2026-03-01 --part eu
     """
     from calibrant.cli import files as disk
     from calibrant.cli.source import Columns, Rows
