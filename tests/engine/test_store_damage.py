@@ -84,7 +84,7 @@ def test_every_damaged_file_is_refused(tmp_path, wanted, weighted, full_size):
     TallyStore(tmp_path, by="land").add(DAY, tallies(weighted=weighted))
     reader = multiprocessing.get_context("spawn").Process(target=_read_damaged, args=(tmp_path, wanted, full_size))
     reader.start()
-    reader.join(600)
+    reader.join(3600 if full_size else 600)
     at = (tmp_path / "at").read_text().strip()
     assert reader.exitcode == 0, f"the reader ended with {reader.exitcode} at {at}"
     assert (tmp_path / "wrong").read_text() == ""
