@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,10 @@ CHUNK = 1 << 15
 """Rows per pass: 256 KiB of float64, which stays in the second-level cache."""
 
 CLAMP = 2.0**-32
-"""Scores are moved inside ``[CLAMP, 1 - CLAMP]`` before log-odds are taken, so 0 and 1 have a defined image."""
+"""How far from 0 and 1 log-odds are clipped where no data say otherwise."""
+
+LEAST_LOW, LARGEST_HIGH = 1e-300, 1.0 - 2.0**-53
+"""Log-odds are taken between these: nearer to 0 doubles lose their digits, and the next double above is 1."""
 
 LOG_ODDS_LIMIT = 36.0
 """Log-odds are held inside this range before :func:`expit`: from about 36.7 on a double rounds the result to 1."""
@@ -35,15 +38,63 @@ def chunks(length: int, size: int = CHUNK) -> Iterator[slice]:
         yield slice(start, min(start + size, length))
 
 
-def logit(p: NDArray[Any], clamp: float = CLAMP) -> Floats:
-    r"""Log-odds :math:`\log(p / (1 - p))` of probabilities moved inside ``[clamp, 1 - clamp]``.
+class Ends(NamedTuple):
+    r"""Where scores are clipped before log-odds are taken: a score of 0 is read as ``low``, a score of 1 as ``high``.
+
+    :meth:`of` is the rule for a set of scores. With :math:`s_{\min}, s_{\max}` the smallest and the largest score
+    strictly between 0 and 1 and :math:`c = 2^{-32}`,
+
+    .. math::
+        \text{low} = \begin{cases} s_{\min} / 2 & \text{if some score is exactly } 0 \\
+                                  \min(c, s_{\min}) & \text{else,} \end{cases} \qquad
+        1 - \text{high} = \begin{cases} (1 - s_{\max}) / 2 & \text{if some score is exactly } 1 \\
+                                       \min(c, 1 - s_{\max}) & \text{else.} \end{cases}
+
+    No score strictly between 0 and 1 is moved, down to 1e-300 and up to the largest double below 1. A fixed small
+    distance instead would give a rounded score of 1 the leverage of log-odds of 22.
+
+    Examples
+    --------
+    >>> Ends.of(np.array([0.5, 0.8, 0.95, 1.0]))
+    Ends(low=2.3283064365386963e-10, high=0.975)
+    >>> Ends.at(0.005)
+    Ends(low=0.005, high=0.995)
+    """
+
+    low: float = CLAMP
+    high: float = 1.0 - CLAMP
+
+    @classmethod
+    def of(cls, scores: NDArray[Any]) -> Self:
+        """The ends for these scores; the usual distances when none lies strictly between 0 and 1."""
+        inside = scores[(scores > 0.0) & (scores < 1.0)].astype(np.float64)
+        if not len(inside):
+            return cls()
+        least, most = float(inside.min()), float(inside.max())
+        low = least / 2.0 if (scores == 0.0).any() else min(CLAMP, least)
+        high = 1.0 - (1.0 - most) / 2.0 if (scores == 1.0).any() else max(1.0 - CLAMP, most)
+        return cls(max(low, LEAST_LOW), min(high, LARGEST_HIGH))
+
+    @classmethod
+    def at(cls, clamp: float) -> Self:
+        """Both ends at the same distance from 0 and 1."""
+        return cls(clamp, min(1.0 - clamp, LARGEST_HIGH))
+
+
+USUAL_ENDS = Ends()
+
+
+def logit(p: NDArray[Any], ends: Ends = USUAL_ENDS) -> Floats:
+    r"""Log-odds :math:`\log(p / (1 - p))` of probabilities clipped to the ends.
 
     Examples
     --------
     >>> logit(np.array([0.0, 0.5, 1.0])).round(4)
     array([-22.1807,   0.    ,  22.1807])
+    >>> logit(np.array([0.0, 0.5, 1.0]), Ends(0.25, 0.8)).round(4)
+    array([-1.0986,  0.    ,  1.3863])
     """
-    inside = np.clip(np.asarray(p, dtype=np.float64), clamp, 1.0 - clamp)
+    inside = np.clip(np.asarray(p, dtype=np.float64), *ends)
     return np.asarray(np.log(inside / (1.0 - inside)))
 
 
@@ -57,6 +108,10 @@ def expit(z: NDArray[Any]) -> Floats:
     """
     held = np.clip(np.asarray(z, dtype=np.float64), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
     return np.asarray(1.0 / (1.0 + np.exp(-held)))
+
+
+OUTPUT_ENDS = Ends(float(expit(np.array(-LOG_ODDS_LIMIT))), float(expit(np.array(LOG_ODDS_LIMIT))))
+"""The most extreme probabilities that :func:`expit` gives; losses count outputs beyond them as these."""
 
 
 def to_float32(p: Floats) -> NDArray[np.float32]:
@@ -222,8 +277,10 @@ class Grid:
         """Mean score of each cell, given the mean of its in-cell offsets; good to 2^-30 of an octave."""
         codes = codes.astype(np.int64)
         edge, width = self.lower_q(np.abs(codes))
-        drop = np.where(np.abs(codes) == self.top - 1, POSITION_BITS, POSITION_BITS - self.bits)
-        q = edge + width * np.ldexp(mean_offset, -drop)
+        tiny = np.abs(codes) == self.top - 1
+        drop = np.where(tiny, POSITION_BITS, POSITION_BITS - self.bits)
+        # Offsets of the cell below 2^-32 count units of 2^-62: a mean below half a unit would have no log-odds.
+        q = edge + width * np.ldexp(np.where(tiny, np.maximum(mean_offset, 0.5), mean_offset), -drop)
         unit = np.where(codes < 0, q, 1.0 - q)
         scores = unit if self.unit else self.low + unit * (self.high - self.low)
         next_cell = self.lower_edges(np.minimum(codes + 1, self.top))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.numerics import CLAMP, Floats, expit, logit
+from calibrant.numerics import Floats, expit, logit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,7 +153,7 @@ class LogOdds:
     @classmethod
     def over(cls, low: float, high: float, *, zero: bool, one: bool) -> LogOdds:
         """Scale over about [low, high]; ``zero`` and ``one`` say whether something lies beyond its ends."""
-        ends = logit(np.array([low, high]), CLAMP)
+        ends = logit(np.array([low, high]))
         low, high = expit(ends + np.array([-0.35, 0.35])).tolist()
         return cls(low, high, (0.0 if zero else low, 1.0 if one else high))
 

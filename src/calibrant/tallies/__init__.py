@@ -6,11 +6,13 @@ tallies of days, shards and workers add up to the tally of the whole, bit for bi
 
 from calibrant.tallies.cells import Cells, Counts
 from calibrant.tallies.clusters import Clusters
+from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text
 from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, cluster_buckets
 from calibrant.tallies.tally import Resolution, Tally, effective_size
 
 __all__ = [
     "CLUSTER_BUCKETS",
+    "NO_INTERIOR",
     "SEGMENT_GRID",
     "Cells",
     "Clusters",
@@ -20,4 +22,6 @@ __all__ = [
     "Tally",
     "cluster_buckets",
     "effective_size",
+    "end_notes",
+    "end_text",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, Kind, Rows, check_rows
-from calibrant.numerics import Floats, Grid, Ints, chunks, fingerprint, float_keys
+from calibrant.numerics import Ends, Floats, Grid, Ints, chunks, fingerprint, float_keys
 from calibrant.tallies.cells import Cells, Counts, exact_cells, grid_cells, segment_sums
 from calibrant.tallies.sorted_rows import SortedRows
 
@@ -54,6 +55,7 @@ class Tally:
     __slots__ = (
         "_cells",
         "_edges",
+        "_ends",
         "_fingerprint",
         "_scores",
         "_sorted",
@@ -74,6 +76,7 @@ class Tally:
         counts: bool = True,
         whole: bool = False,
         edges: Floats | None = None,
+        ends: Ends | None = None,
     ) -> None:
         self._sorted = cells if isinstance(cells, SortedRows) else None
         self._cells = None if isinstance(cells, SortedRows) else cells
@@ -82,6 +85,7 @@ class Tally:
             if int(self._cells.n.sum()) >> (33 + grid.bits) or int(self._cells.n[tiny].sum()) >> 33:
                 raise InputError("more rows than the sums of this grid can hold in 64 bits: tally them in parts")
         self._edges = edges
+        self._ends = ends
         self._fingerprint: str | None = None
         self._scores: Floats | None = None
         self.kind: Kind = kind
@@ -269,6 +273,53 @@ class Tally:
 
     # --------------------------------------------------------------------------------------------------- questions
 
+    @property
+    def ends(self) -> Ends:
+        """How log-odds read scores of exactly 0 and 1: as :meth:`with_ends` says, else by the rule of :class:`Ends`.
+
+        On a grid, and for a user's own bins, the rule sees the mean score of each cell.
+        """
+        return self.own_ends if self._ends is None else self._ends
+
+    @property
+    def own_ends(self) -> Ends:
+        """What the rule of :class:`Ends` says of these scores, whatever :meth:`with_ends` said."""
+        return Ends.of(self._outer_scores()) if self.kind == "probability" else Ends()
+
+    def with_ends(self, ends: Ends) -> Tally:
+        """The same tally with the ends of another one, such as the whole that this is a part of.
+
+        They stay when tallies with equal ends are added, and on a coarser grid; a random part has its own again, since
+        what is fitted to it must not know the others.
+        """
+        other = copy(self)
+        other._ends = ends
+        return other
+
+    @property
+    def has_interior(self) -> bool:
+        """Whether some score has log-odds: of probabilities, whether one lies strictly between 0 and 1."""
+        if self.kind != "probability":
+            return True
+        scores = self._outer_scores()
+        return bool(((scores > 0.0) & (scores < 1.0)).any())
+
+    def on_ends(self) -> tuple[float | int, float | int]:
+        """Rows, or sum of weights, with a score of exactly 0, and with one of exactly 1."""
+        if self._sorted is not None:
+            zeros, _, ones = self._sorted.partition(np.array([np.nextafter(0.0, 1.0), 1.0]))[0].tolist()
+            return zeros, ones
+        scores = self.scores
+        return self.n[scores == 0.0].sum().item(), self.n[scores == 1.0].sum().item()
+
+    def _outer_scores(self) -> Floats:
+        """Scores among which are the lowest, the highest, and the lowest above 0 and highest below 1."""
+        if self._sorted is None or not len(self._sorted):
+            return self.scores
+        zeros, ones = self.on_ends()
+        rows = len(self._sorted)
+        return self._sorted.score_at(np.clip(np.array([1, zeros + 1, rows - ones, rows]), 1, rows))
+
     def pieces(self) -> Iterator[tuple[Floats, Counts, Counts]]:
         """Scores, rows and events in cache-sized pieces, without building cells that nobody needs."""
         if self._sorted is not None:
@@ -384,7 +435,10 @@ class Tally:
             return NotImplemented
         self._check_alike(other)
         whole = self.whole and other.whole
-        return self._with(self.cells.joined(other.cells), counts=self.counts and other.counts, whole=whole)
+        counts = self.counts and other.counts
+        joined = self._with(self.cells.joined(other.cells), counts=counts, whole=whole)
+        joined._ends = self._ends if self._ends == other._ends else None
+        return joined
 
     def _with(self, cells: Cells, counts: bool, whole: bool = False) -> Tally:
         return Tally(
@@ -395,6 +449,7 @@ class Tally:
             counts=counts,
             whole=whole,
             edges=self._edges,
+            ends=self._ends,
         )
 
     def _check_alike(self, other: Tally) -> None:
@@ -417,7 +472,8 @@ class Tally:
             raise InputError("a tally of your own bins cannot be put on a grid: its scores are not known")
         target = grid if isinstance(grid, Grid) else Grid(grid, *((self.grid.low, self.grid.high) if self.grid else ()))
         if self._sorted is not None:
-            return Tally.from_rows(self._sorted.unsorted(self.kind), target)
+            gridded = Tally.from_rows(self._sorted.unsorted(self.kind), target)
+            return gridded if self._ends is None else gridded.with_ends(self._ends)
         cells = self.cells
         if self.grid is None:
             _check_range(cast(Floats, cells.keys), self.kind, target)
@@ -428,7 +484,8 @@ class Tally:
         else:
             raise InputError(f"cannot coarsen from {self.grid} to {target}: only fewer bits of the same range nest")
         merged = cells.merged(codes.astype(np.int32), offset)
-        return Tally(merged, kind=self.kind, grid=target, resolution="grid", counts=self.counts, whole=self.whole)
+        alike: dict[str, Any] = {"counts": self.counts, "whole": self.whole, "ends": self._ends}
+        return Tally(merged, kind=self.kind, grid=target, resolution="grid", **alike)
 
     def split(self, size: int, random_state: int | None = None) -> tuple[Tally, Tally]:
         """A random part of ``size`` rows and the rest, drawn on the counts, so order and repetition do not matter.
@@ -463,7 +520,9 @@ class Tally:
         if cells.offset is not None:  # where in its cell a drawn row lay is not known: the cell's mean stands for it
             offset = np.rint(cells.offset / cells.n * n).astype(np.int64)[keep]
         means = None if cells.scores is None else cells.scores[keep]
-        return self._with(Cells(cells.keys[keep], n[keep], events[keep], offset=offset, scores=means), counts=True)
+        part = self._with(Cells(cells.keys[keep], n[keep], events[keep], offset=offset, scores=means), counts=True)
+        part._ends = None  # those of the whole come from rows that this part must not know
+        return part
 
     def __repr__(self) -> str:
         """Rows, events, cells and resolution."""
