@@ -36,7 +36,7 @@ MAPS = {
     "piecewise-linear": PiecewiseLinearMap([-1e300, 0.1, 0.7, 2.0], [0.01, 0.1, 2 / 3, 0.99]),
     "logit-affine": LogitAffineMap(0.8, -0.1),
     "logit-affine-score": LogitAffineMap(3.7, -1.9, "score"),
-    "beta": BetaMap(0.7, 1.3, 0.2, clamp=2.0**-20),
+    "beta": BetaMap(0.7, 1.3, 0.2, low=2.0**-20, high=0.975),
     "compose": ComposeMap(
         (BetaMap(1.1, 0.9, 0.1), ComposeMap((IdentityMap(), PiecewiseLinearMap([0.1, 0.9], [0.1, 0.9]))))
     ),

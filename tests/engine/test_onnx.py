@@ -228,7 +228,7 @@ HOSTILE = {
     "steps in a composition": ComposeMap((IdentityMap(), StepMap([0.3, 0.3 + 2.0**-54], [0.0, 1e-60, 1 - 1e-12]))),
     "identities in a composition": ComposeMap((IdentityMap(), IdentityMap())),
     "a constant in a composition": ComposeMap((StepMap([], [0.3]), LogitAffineMap(2.0, 0.1))),
-    "a steep rise of log(1 - s)": BetaMap(1.0, 1e6, 0.0, clamp=2.0**-52),
+    "a steep rise of log(1 - s)": BetaMap(1.0, 1e6, 0.0, low=1e-300, high=1 - 2.0**-53),
 }
 
 

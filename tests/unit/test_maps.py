@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calibrant.arrays import InputError
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
-from calibrant.numerics import CLAMP
+from calibrant.numerics import Ends
 
 finite = st.floats(-1e300, 1e300)
 probability = st.floats(0.0, 1.0)
@@ -96,10 +96,11 @@ def test_the_identity_is_in_the_family(map_):
     np.testing.assert_allclose(map_.apply(scores), scores, rtol=1e-13)
 
 
-@pytest.mark.parametrize("clamp", [CLAMP, 2.0**-52, 1e-3])
-def test_zero_and_one_have_the_image_of_the_clamp(clamp):
-    for map_ in (LogitAffineMap(0.7, 0.2, clamp=clamp), BetaMap(0.7, 0.4, 0.2, clamp=clamp)):
-        np.testing.assert_array_equal(map_.apply([0.0, 1.0]), map_.apply([clamp, 1.0 - clamp]))
+@pytest.mark.parametrize("ends", [Ends(), Ends(1e-300, 1 - 2.0**-53), Ends(1e-3, 0.975)])
+def test_scores_beyond_an_end_have_its_image(ends):
+    for map_ in (LogitAffineMap(0.7, 0.2, "log-odds", *ends), BetaMap(0.7, 0.4, 0.2, *ends)):
+        beyond = map_.apply([0.0, ends.low / 2, 1.0 - (1.0 - ends.high) / 2, 1.0])
+        np.testing.assert_array_equal(beyond, map_.apply([ends.low, ends.low, ends.high, ends.high]))
         assert ((map_.apply([0.0, 1.0]) > 0) & (map_.apply([0.0, 1.0]) < 1)).all()
 
 
@@ -231,9 +232,13 @@ def test_maps_in_one_pass_give_what_each_gives_alone(rows, numbers, known):
         np.testing.assert_array_equal(out[chosen], alone)
 
 
-def test_only_maps_of_one_axis_and_clamp_run_as_one():
+def test_only_maps_of_one_axis_and_equal_ends_run_as_one():
     assert ByGroupMap("g", ("a", "b"), (LogitAffineMap(1.0, 0.0), IdentityMap()), None).lines is None
-    for other in (LogitAffineMap(1.0, 0.0, "score"), LogitAffineMap(1.0, 0.0, clamp=1e-3)):
+    for other in (
+        LogitAffineMap(1.0, 0.0, "score"),
+        LogitAffineMap(1.0, 0.0, low=1e-3),
+        LogitAffineMap(1.0, 0.0, high=0.9),
+    ):
         assert ByGroupMap("g", ("a", "b"), (LogitAffineMap(1.0, 0.0), other), None).lines is None
         assert ByGroupMap("g", ("a", "b"), (other, other), None).lines is not None
 
@@ -250,6 +255,6 @@ def test_a_shift_after_a_map_by_group_is_one_more_stage():
     from calibrant.export.document import Calibration
     from calibrant.shift.stages import then_shift
 
-    moved = then_shift(Calibration(NUMBERED), 1.0, "moved")
+    moved = then_shift(Calibration(NUMBERED), 1.0, "moved", Ends())
     assert moved.map.columns == ("branch",)
     np.testing.assert_allclose(moved.transform([0.5, 0.5], [3, 5]), [1 / (1 + 3 * np.exp(-1)), np.nan], rtol=1e-12)

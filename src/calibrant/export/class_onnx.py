@@ -224,8 +224,8 @@ def _betas(maps: Sequence[BetaMap], which: str, graph: Graph, x: str) -> str:
 
 
 def _inside(maps: Sequence[LogitAffineMap] | Sequence[BetaMap], which: str, graph: Graph, x: str) -> str:
-    clamps = np.array([part.clamp for part in maps])
-    return graph.add("Max", graph.add("Min", x, graph.take(1.0 - clamps, which)), graph.take(clamps, which))
+    low, high = (graph.take(np.array(each), which) for each in zip(*((m.low, m.high) for m in maps), strict=True))
+    return graph.add("Max", graph.add("Min", x, high), low)
 
 
 def _stages(maps: Sequence[ComposeMap], which: str, graph: Graph, x: str) -> str:

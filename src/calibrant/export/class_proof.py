@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calibrant.export.class_text import SMALL
 from calibrant.export.cutting import NEGLIGIBLE, knots_of
 from calibrant.export.errors import ParityError
-from calibrant.export.proof import TOLERANCE, Proof, allowed_on_path, only_copies
+from calibrant.export.proof import TOLERANCE, Proof, allowed_on_path, ends_of, only_copies
 from calibrant.maps import ClassMap, Map, PerClassMap, SoftmaxMap, TopMap
 from calibrant.maps.classes import softmax
 from calibrant.maps.paths import PathMap
@@ -69,7 +69,8 @@ def _random_rows(map_: ClassMap, rng: np.random.Generator, count: int) -> Floats
 def _beside_knots(map_: ClassMap, rng: np.random.Generator, most: int) -> Floats:
     """Scores at which a part changes its formula, so many at most, and both neighbours of each."""
     parts = set(getattr(map_, "maps", ()))
-    knots = np.concatenate([*(knots_of(part) for part in parts), _cuts(map_), [getattr(map_, "clamp", 0.5)]])
+    marks = [_cuts(map_), [getattr(map_, "clamp", 0.5)], *(ends_of(part) for part in parts)]
+    knots = np.concatenate([*(knots_of(part) for part in parts), *marks])
     inside = np.unique(knots[(knots >= 0.0) & (knots <= 2.0)])
     if len(inside) > most:
         inside = rng.choice(inside, most, replace=False)

@@ -80,7 +80,7 @@ def _(map_: LogitAffineMap, dialect: Dialect) -> Pieces:
     if map_.slope == 0.0 or (map_.on == "log-odds" and abs(map_.slope) < NEGLIGIBLE):
         return _one_piece(map_.apply(0.5).item())
     if map_.on == "log-odds":
-        return _one_piece(_formula(of_log_odds, map_.clamp, 1.0 - map_.clamp, map_.slope, map_.intercept))
+        return _one_piece(_formula(of_log_odds, map_.low, map_.high, map_.slope, map_.intercept))
     far = min(LARGEST, 1e307 / abs(map_.slope))  # beyond it the image is at its end anyway
     near = min(NEGLIGIBLE / abs(map_.slope), far)
     curve = _formula(of_score, -far, far, map_.slope, map_.intercept)
@@ -93,7 +93,7 @@ def _(map_: LogitAffineMap, dialect: Dialect) -> Pieces:
 def _(map_: BetaMap, dialect: Dialect) -> Pieces:
     a, b, c = (number if abs(number) > NEGLIGIBLE else 0.0 for number in (map_.a, map_.b, map_.c))
     template = of_logarithms if abs(b) <= STEEP else of_steep_logarithms
-    curve = _formula(template, map_.clamp, 1.0 - map_.clamp, a, b, c)
+    curve = _formula(template, map_.low, map_.high, a, b, c)
     if min(a, b) < 0.0 < max(a, b):  # it turns where a / s + b / (1 - s) = 0
         return Pieces(np.array([a / (a - b)]), [curve, curve])
     return _one_piece(curve)

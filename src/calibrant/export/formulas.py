@@ -38,10 +38,10 @@ def of_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: st
 
 
 def of_steep_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: str) -> str:
-    """The same with log(1 - s) to the last bits: with u = 1 - s as rounded, log(u) s / (1 - u) (Goldberg 1991)."""
+    """The same with log(1 - s) to the last bits: with u = 1 - s as rounded, log(u) - (s - (1 - u)) / u."""
     held, one = held_between(d, x, low, high), d.literal(1.0)
     rest = f"({one} - {held})"
-    return expit(d, f"ln({held}) * {a} - ln{rest} * ({held} / ({one} - {rest})) * {b} + {c}")
+    return expit(d, f"ln({held}) * {a} - (ln{rest} - ({held} - ({one} - {rest})) / {rest}) * {b} + {c}")
 
 
 def expit(d: Dialect, z: str) -> str:

@@ -242,13 +242,13 @@ def _axis(map_: LogitAffineMap, graph: Graph, x: str) -> str:
     """What the map is affine in."""
     if map_.on == "score":
         return graph.add("Clip", x, -LARGEST, LARGEST)
-    x = graph.add("Clip", x, map_.clamp, 1.0 - map_.clamp)
+    x = graph.add("Clip", x, map_.low, map_.high)
     return graph.add("Log", graph.add("Div", x, graph.add("Sub", 1.0, x)))
 
 
 @_lower.register
 def _(map_: BetaMap, graph: Graph, x: str) -> str:
-    x = graph.add("Clip", graph.widened(x), map_.clamp, 1.0 - map_.clamp)
+    x = graph.add("Clip", graph.widened(x), map_.low, map_.high)
     other = graph.add("Mul", log_of_the_rest(graph, x), map_.b)
     x = graph.add("Sub", graph.add("Mul", graph.add("Log", x), map_.a), other)
     return expit_of(graph, graph.add("Add", x, map_.c))
@@ -290,11 +290,11 @@ def _(map_: ComposeMap, graph: Graph, x: str) -> str:
 def log_of_the_rest(graph: Graph, x: str) -> str:
     """log(1 - x) to the last bits also for small x, where 1 - x is rounded; ONNX has no log1p.
 
-    With u = 1 - x as rounded, it is log(u) x / (1 - u) (Goldberg 1991, theorem 4): 1 - u is exact, and not 0 since a
-    clamp is at least 2^-52.
+    With u = 1 - x as rounded, it is log(u) - (x - (1 - u)) / u: what u is off by is exact, and its square negligible.
     """
     rest = graph.add("Sub", 1.0, x)
-    return graph.add("Mul", graph.add("Log", rest), graph.add("Div", x, graph.add("Sub", 1.0, rest)))
+    off = graph.add("Sub", x, graph.add("Sub", 1.0, rest))
+    return graph.add("Sub", graph.add("Log", rest), graph.add("Div", off, rest))
 
 
 def expit_of(graph: Graph, z: str) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.keys import read_keys
 from calibrant.export.cutting import NEGLIGIBLE, knots_of
 from calibrant.export.errors import ParityError
-from calibrant.maps import ByGroupMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import CLAMP, Floats
 
 TOLERANCE = 1e-12
@@ -154,9 +154,15 @@ def _edge_scores(map_: Map, rng: np.random.Generator, around: int, most: int) ->
     knots = knots_of(map_)
     marks = rng.choice(knots, most, replace=False) if len(knots) > most else knots
     nearby = _around(np.sort(marks), around)
-    marks = np.concatenate([marks, [part.clamp for part in _parts(map_) if hasattr(part, "clamp")], [CLAMP]])
+    marks = np.concatenate([marks, ends_of(map_), [CLAMP]])
     marks = np.concatenate([marks, 1.0 - marks])
     return np.concatenate([EDGE_SCORES, np.nextafter(marks, -np.inf), marks, np.nextafter(marks, np.inf), nearby])
+
+
+def ends_of(map_: Map) -> Floats:
+    """Where its curves clip the score."""
+    curves = [part for part in _parts(map_) if isinstance(part, LogitAffineMap | BetaMap)]
+    return np.array([end for part in curves for end in (part.low, part.high)])
 
 
 def _random_scores(map_: Map, rng: np.random.Generator) -> Floats:

@@ -222,7 +222,7 @@ def _lines(
     like, *columns = shared
     numbers = [np.where(np.abs(column) > NEGLIGIBLE, column, 0.0).tolist() for column in columns]
     chosen = [dialect.literal(each[0]) if len(set(each)) == 1 else pick(each) for each in numbers]
-    return of_log_odds(dialect, x, dialect.literal(like.clamp), dialect.literal(1.0 - like.clamp), *chosen)
+    return of_log_odds(dialect, x, dialect.literal(like.low), dialect.literal(like.high), *chosen)
 
 
 def _unknown(map_: Map, keys: Mapping[str, str], dialect: str) -> Iterator[str]:

@@ -76,7 +76,7 @@ class ByGroupMap(Map):
         parts = [part for part in self.maps if isinstance(part, LogitAffineMap)]
         if not isinstance(first, LogitAffineMap) or len(parts) < len(self.maps):
             return None
-        if any((part.on, part.clamp) != (first.on, first.clamp) for part in parts):
+        if any((part.on, part.low, part.high) != (first.on, first.low, first.high) for part in parts):
             return None
         return first, np.array([part.slope for part in parts]), np.array([part.intercept for part in parts])
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.maps.base import Columns, Map, ScoreMap, freeze, needed_keys
-from calibrant.numerics import CLAMP, LOG_ODDS_LIMIT, Floats, Guide
+from calibrant.numerics import CLAMP, LARGEST_HIGH, LEAST_LOW, LOG_ODDS_LIMIT, Floats, Guide
 
 Axis = Literal["log-odds", "score"]
 
@@ -146,8 +146,8 @@ class LogitAffineMap(ScoreMap):
     .. math:: m(s) = \operatorname{expit}(\text{slope} \cdot x + \text{intercept}),\qquad
               x = \operatorname{logit}(s) \text{ or } x = s,
 
-    where scores are moved inside ``[clamp, 1 - clamp]`` before their log-odds are taken (002 eq. 1.7, read with the
-    exponent a logit(z) + b). The identity is slope 1, intercept 0 on the log-odds.
+    where scores are clipped to ``[low, high]`` before their log-odds are taken (002 eq. 1.7, read with the exponent
+    a logit(z) + b). The identity is slope 1, intercept 0 on the log-odds.
 
     Examples
     --------
@@ -158,14 +158,15 @@ class LogitAffineMap(ScoreMap):
     slope: float
     intercept: float
     on: Axis = "log-odds"
-    clamp: float = CLAMP
+    low: float = CLAMP
+    high: float = 1.0 - CLAMP
 
     kind: ClassVar[str] = "logit-affine"
 
     def __post_init__(self) -> None:
         """Refuse numbers that would not give a probability."""
         _finite(self, "slope", "intercept")
-        _clamp(self)
+        _ends(self)
         if self.on not in ("log-odds", "score"):
             raise ValueError(f"on must be 'log-odds' or 'score', got {self.on!r}")
 
@@ -178,8 +179,8 @@ class LogitAffineMap(ScoreMap):
             with np.errstate(over="ignore"):  # an infinite argument is held at the limit below
                 x = np.clip(s, -LARGEST, LARGEST) * slope
         else:
-            x = np.maximum(s, self.clamp)
-            np.minimum(x, 1.0 - self.clamp, out=x)
+            x = np.maximum(s, self.low)
+            np.minimum(x, self.high, out=x)
             np.divide(x, 1.0 - x, out=x)
             np.log(x, out=x)
             x *= slope
@@ -194,6 +195,7 @@ class BetaMap(ScoreMap):
     .. math:: m(s) = \operatorname{expit}\bigl(a \log s - b \log(1 - s) + c\bigr),
 
     with identity :math:`(a, b, c) = (1, 1, 0)`. 002 eq. 6.18 writes the second term with a plus; its b is our -b.
+    Scores are clipped to ``[low, high]`` first.
 
     Examples
     --------
@@ -204,18 +206,19 @@ class BetaMap(ScoreMap):
     a: float
     b: float
     c: float
-    clamp: float = CLAMP
+    low: float = CLAMP
+    high: float = 1.0 - CLAMP
 
     kind: ClassVar[str] = "beta"
 
     def __post_init__(self) -> None:
         """Refuse numbers that would not give a probability."""
         _finite(self, "a", "b", "c")
-        _clamp(self)
+        _ends(self)
 
     def _evaluate(self, s: Floats) -> Floats:
-        x = np.maximum(s, self.clamp)
-        np.minimum(x, 1.0 - self.clamp, out=x)
+        x = np.maximum(s, self.low)
+        np.minimum(x, self.high, out=x)
         other = np.log1p(-x)
         other *= self.b
         np.log(x, out=x)
@@ -266,10 +269,10 @@ def _finite(owner: Map, *names: str) -> None:
         freeze(owner, name, value)
 
 
-def _clamp(owner: LogitAffineMap | BetaMap) -> None:
-    _finite(owner, "clamp")
-    if not 2.0**-52 <= owner.clamp < 0.5:
-        raise ValueError(f"clamp must lie in [2^-52, 0.5), got {owner.clamp}")
+def _ends(owner: LogitAffineMap | BetaMap) -> None:
+    _finite(owner, "low", "high")
+    if not LEAST_LOW <= owner.low < owner.high <= LARGEST_HIGH:
+        raise ValueError(f"1e-300 <= low < high <= 1 - 2^-53 must hold, got low {owner.low} and high {owner.high}")
 
 
 def _span(values: Floats, name: str) -> str:

@@ -144,7 +144,7 @@ class OnlinePlatt(KernelForecaster):
 
     def _freeze(self) -> Map:
         """The Platt map of this moment, which holds scores as the forecaster does."""
-        return LogitAffineMap(self.slope, self.intercept, clamp=self.clamp)
+        return LogitAffineMap(self.slope, self.intercept, low=self.clamp, high=1.0 - self.clamp)
 
     @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
@@ -306,4 +306,4 @@ class OnlineBeta(KernelForecaster):
 
     def _freeze(self) -> Map:
         """The beta map of this moment, which holds scores as the forecaster does."""
-        return BetaMap(self.a, self.b, self.c, clamp=self.clamp)
+        return BetaMap(self.a, self.b, self.c, low=self.clamp, high=1.0 - self.clamp)

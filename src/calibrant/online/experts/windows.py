@@ -71,7 +71,7 @@ class Platt:
 
     def map(self, numbers: list[float]) -> Map:
         """The map of these numbers."""
-        return LogitAffineMap(numbers[0], numbers[1], clamp=self.clamp)
+        return LogitAffineMap(numbers[0], numbers[1], low=self.clamp, high=1.0 - self.clamp)
 
 
 class Beta(Platt):
@@ -99,7 +99,7 @@ class Beta(Platt):
 
     def map(self, numbers: list[float]) -> Map:
         """The map of these numbers."""
-        return BetaMap(numbers[0], numbers[1], numbers[2], clamp=self.clamp)
+        return BetaMap(numbers[0], numbers[1], numbers[2], low=self.clamp, high=1.0 - self.clamp)
 
 
 def _beta_features(scores: Floats) -> Floats:
