@@ -65,9 +65,17 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"candidates": ["platt", "isotonic"], "loss": "brier", "cv": 3, "random_state": 1},
         {"guarantee": (0.3, 0.1)},
         {"guarantee": (0.5, 0.1), "look": 2},
+        {"clamp": 0.03},
     ],
     "BayesianBinning": [{}, {"spread": 3.0}, {"prior_rows": 20}],
-    "BetaScaling": [{}, {"variant": "am"}, {"variant": "ab"}, {"soft_targets": True}, {"limits": True}],
+    "BetaScaling": [
+        {},
+        {"variant": "am"},
+        {"variant": "ab"},
+        {"soft_targets": True},
+        {"limits": True},
+        {"clamp": 0.03},
+    ],
     "BinwiseShift": [{}, {"n_bins": 4}],
     "HistogramBinning": [
         {},
@@ -91,8 +99,15 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"shrink_ends": False},
         {"step": True, "shrink_ends": False},
     ],
-    "LogitShift": [{}, {"soft_targets": True}, {"limits": True}],
-    "PlattScaling": [{}, {"on": "score"}, {"soft_targets": True}, {"increasing": False}, {"limits": True}],
+    "LogitShift": [{}, {"soft_targets": True}, {"limits": True}, {"clamp": 0.03}],
+    "PlattScaling": [
+        {},
+        {"on": "score"},
+        {"soft_targets": True},
+        {"increasing": False},
+        {"limits": True},
+        {"clamp": 0.03},
+    ],
     "ScalingBinning": [
         {},
         {"n_bins": 4},
@@ -108,8 +123,9 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"penalty": float("inf")},
         {"soft_targets": True},
         {"limits": True},
+        {"clamp": 0.03},
     ],
-    "TemperatureScaling": [{}, {"soft_targets": True}, {"limits": True}],
+    "TemperatureScaling": [{}, {"soft_targets": True}, {"limits": True}, {"clamp": 0.03}],
     "VennAbers": [{}],
 }
 
@@ -168,18 +184,20 @@ NEED_ROWS = {
 }
 
 # Cases that refuse logits and other real scores with an InputError, and why.
-ONLY_PROBABILITIES = {
-    str(case): "the beta map is one of (0, 1)" for case in CASES if case.cls.__name__ == "BetaScaling"
-} | {
-    "HistogramBinning(n_bins=6,strategy=width)": "equal widths cut [0, 1]",
-    "BinwiseShift()": "errors are added to probabilities",
-    "BinwiseShift(n_bins=4)": "errors are added to probabilities",
-    "BayesianBinning()": "the prior of a bin is centred on its middle in [0, 1]",
-    "BayesianBinning(spread=3.0)": "the prior of a bin is centred on its middle in [0, 1]",
-    "BayesianBinning(prior_rows=20)": "the prior of a bin is centred on its middle in [0, 1]",
-    "HistogramBinning(bins_from=tally,n_bins=8)": "yesterday's tally holds probabilities",
-    "ScalingBinning(scaling=BetaScaling(), not fitted)": "the beta map is one of (0, 1)",
-}
+ONLY_PROBABILITIES = (
+    {str(case): "the beta map is one of (0, 1)" for case in CASES if case.cls.__name__ == "BetaScaling"}
+    | {
+        "HistogramBinning(n_bins=6,strategy=width)": "equal widths cut [0, 1]",
+        "BinwiseShift()": "errors are added to probabilities",
+        "BinwiseShift(n_bins=4)": "errors are added to probabilities",
+        "BayesianBinning()": "the prior of a bin is centred on its middle in [0, 1]",
+        "BayesianBinning(spread=3.0)": "the prior of a bin is centred on its middle in [0, 1]",
+        "BayesianBinning(prior_rows=20)": "the prior of a bin is centred on its middle in [0, 1]",
+        "HistogramBinning(bins_from=tally,n_bins=8)": "yesterday's tally holds probabilities",
+        "ScalingBinning(scaling=BetaScaling(), not fitted)": "the beta map is one of (0, 1)",
+    }
+    | {str(case): "log-odds are clipped at probabilities" for case in CASES if "clamp" in case.options}
+)
 
 
 def cases(contract: str | None = None) -> Any:

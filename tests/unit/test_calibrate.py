@@ -77,9 +77,9 @@ def test_losses_and_their_standard_error_by_hand():
     assert se == pytest.approx(np.sqrt(3 / 16 / 4))
 
 
-def test_the_log_loss_of_a_certain_mistake_is_that_at_the_clamp():
+def test_a_certain_mistake_counts_as_log_odds_of_36():
     losses = Losses.of(Tally.from_table([1], [1], edges=[], scores=[0.0]), (), np.zeros((1, 1)), "log")
-    assert losses.means[0] == pytest.approx(32 * np.log(2))
+    assert losses.means[0] == pytest.approx(36.0)
 
 
 def test_the_standard_error_by_clusters_is_that_of_their_sums_by_hand():

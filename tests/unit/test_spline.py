@@ -14,7 +14,7 @@ from calibrant.calibrators.parametric import PlattScaling
 from calibrant.calibrators.spline import SplineCalibrator
 from calibrant.calibrators.splines import fit_spline
 from calibrant.maps import ComposeMap, LogitAffineMap, PiecewiseLinearMap
-from calibrant.numerics import Grid, expit, log_loss, logit
+from calibrant.numerics import OUTPUT_ENDS, Ends, Grid, expit, log_loss, logit
 from calibrant.tallies import Tally
 
 pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
@@ -242,7 +242,7 @@ def test_the_table_is_the_curve(truth, n, kind, monkeypatch):
     x = np.random.default_rng(0).uniform(logit(scores).min(), logit(scores).max(), 20_000)
     a, b = (fitted.apply(expit(x) if kind == "probability" else x) for fitted in (table, finer))
     assert len(table.knots) <= 1000
-    assert np.minimum(np.abs(a - b) / 1e-4, np.abs(logit(a, 1e-15) - logit(b, 1e-15)) / 1e-3).max() < 1.2
+    assert np.minimum(np.abs(a - b) / 1e-4, np.abs(logit(a, OUTPUT_ENDS) - logit(b, OUTPUT_ENDS)) / 1e-3).max() < 1.2
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -285,10 +285,12 @@ def test_a_falling_truth_gives_a_flat_map():
 def test_scores_of_zero_and_one_and_beyond_the_data():
     scores, y = world("cube", 5000)
     cal = SplineCalibrator().fit(np.concatenate([scores, np.zeros(40), np.ones(40)]), np.append(y, [0] * 40 + [1] * 40))
-    out = cal.transform([0.0, 1e-300, 1e-12, 1e-6, 1e-3, 0.999, 1.0])
+    ends = Ends.of(np.append(scores, [0.0, 1.0]))
+    assert (cal.map_.knots[0], cal.map_.knots[-1]) == (pytest.approx(ends.low), pytest.approx(ends.high))
+    out = cal.transform([0.0, 1e-300, 1e-12, ends.low, 2 * ends.low, 0.5, 1 - 2 * (1 - ends.high), ends.high, 1.0])
     assert ((out > 0) & (out < 1)).all()
     assert (np.diff(out) >= 0).all()
-    assert (np.diff(out)[2:] > 0).all()
+    assert (np.diff(out)[3:7] > 0).all()
 
 
 def test_the_ends_are_straight_lines_of_the_log_odds():
@@ -296,7 +298,7 @@ def test_the_ends_are_straight_lines_of_the_log_odds():
     cal = SplineCalibrator().fit(scores, y)
     x = np.array([9.0, 10.0, 11.0, 12.0])
     for side in (x, -x):
-        steps = np.diff(logit(cal.transform(expit(side)), 1e-15))
+        steps = np.diff(logit(cal.transform(expit(side)), OUTPUT_ENDS))
         np.testing.assert_allclose(steps, steps[0], rtol=0.02)
 
 

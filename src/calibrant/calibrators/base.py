@@ -6,6 +6,7 @@ A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overload
 
@@ -23,8 +24,8 @@ from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling, State
-from calibrant.maps import Map
-from calibrant.numerics import to_float32
+from calibrant.maps import Map, StepMap
+from calibrant.numerics import LEAST_LOW, Ends, to_float32
 from calibrant.tallies import Resolution, Tally
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from calibrant.export.proof import Proof
 
 DEFAULT_ALPHA = 0.1
+
+TABLE = "a table of rates that stands in for a curve is not certified: use HistogramBinning if you need a certificate"
 
 
 class BinaryCalibrator(BaseEstimator):
@@ -57,6 +60,8 @@ class BinaryCalibrator(BaseEstimator):
     _accepts: ClassVar[tuple[Resolution, ...]] = ("exact", "grid", "bins")
     #: Whether the method promises never to invert the ranking of two scores.
     _monotone: ClassVar[bool] = True
+    #: How scores of exactly 0 and 1 are read in all rows, when the rows of a fit are a fold of them.
+    _whole_ends: Ends | None = None
     #: The candidate of an automatic choice that is as rich as this method, where it takes many rows.
     _rich_as: ClassVar[str | None] = None
 
@@ -164,7 +169,13 @@ class BinaryCalibrator(BaseEstimator):
 
     def _seen(self, tally: Tally) -> Tally:
         """What the fit sees of a tally."""
-        return tally.for_fitting()
+        return self._clipped(tally.for_fitting())
+
+    def _clipped(self, tally: Tally) -> Tally:
+        """The tally with the ends of ``clamp``, where there is one, or of all rows, where these are a fold of them."""
+        clamp = getattr(self, "clamp", None)
+        ends = self._whole_ends if clamp is None else ends_at(clamp, tally.kind)
+        return tally if ends is None else tally.with_ends(ends)
 
     def _state(self) -> State:
         return "calibrated"
@@ -226,7 +237,7 @@ class BinaryCalibrator(BaseEstimator):
         return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return Refusal(IMPOSSIBLE)
+        return Refusal(TABLE if isinstance(self.map_, StepMap) else IMPOSSIBLE)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
@@ -318,6 +329,15 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
         raise InputError(f"{wrong}, which needs segments as well: pass PlattScaling() or AutoCalibrator()")
     given._check()
     return given
+
+
+def ends_at(clamp: object, kind: Kind = "probability") -> Ends:
+    """The ends of a ``clamp=``, which must be a number below 1/2 and is for probabilities."""
+    if isinstance(clamp, bool) or not isinstance(clamp, Real) or not LEAST_LOW <= clamp < 0.5:
+        raise InputError(f"clamp must be a number between 1e-300 and 0.5, or None, got {clamp!r}")
+    if kind != "probability":
+        raise InputError(f"clamp is for probabilities, not {kind} scores: leave it out")
+    return Ends.at(float(clamp))
 
 
 def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.calibrators.losses import Loss
-from calibrant.numerics import CLAMP, Floats
+from calibrant.numerics import OUTPUT_ENDS, Floats
 from calibrant.tallies import Tally
 
 PRIOR_ROWS = 1.0
@@ -36,7 +36,7 @@ class Judged:
     def of(cls, outputs: Floats, part: Tally) -> Judged:
         """Of one part of the rows."""
         events = part.events.astype(np.float64)
-        return cls(np.clip(outputs, CLAMP, 1.0 - CLAMP), events, part.n.astype(np.float64) - events)
+        return cls(np.clip(outputs, *OUTPUT_ENDS), events, part.n.astype(np.float64) - events)
 
     @classmethod
     def joined(cls, parts: Sequence[Judged]) -> Judged:
@@ -59,7 +59,7 @@ def blend_weights(judged: Judged, loss: Loss, start: Floats | None = None) -> Fl
 
     Notes
     -----
-    Edges: probabilities of 0 and 1 are moved to the log-odds clamp. Equal columns share their weight.
+    Edges: probabilities of exactly 0 and 1 count as log-odds of 36 do. Equal columns share their weight.
     Guarantee: no finite-sample guarantee.
     Cost: one pass per Newton step, about ten; fewer from a good start.
     Reference: Wolpert (1992); Breiman (1996) for weights from cross-fitted outputs.

@@ -32,6 +32,7 @@ def calibrate(
     loss: Loss = "log",
     cv: int = 5,
     guarantee: tuple[float, float] | None = None,
+    clamp: float | None = None,
     look: int = 1,
     random_state: int = 0,
     score: str | None = None,
@@ -77,14 +78,15 @@ def calibrate(
     if score is None and label is None and is_matrix(scores):
         if isinstance(y, str) and isinstance(sample_weight, str):
             refuse_places("calibrate", scores, y, sample_weight)
-        refused = {"by": by, "source": source, "guarantee": guarantee, "positive": positive}
+        refused = {"by": by, "source": source, "guarantee": guarantee, "positive": positive, "clamp": clamp}
         _refuse_of_classes({name: value for name, value in refused.items() if value is not None})
         chooser = ClassAutoCalibrator(candidates, loss=loss, cv=cv, random_state=random_state)
         sides: dict[str, Any] = {"weights": weights, "groups": groups, "time": time, "kind": kind, "sampling": sampling}
         return chooser.fit(scores, **{"y": y, "sample_weight": sample_weight, "classes": classes, **sides})
     if classes is not None:
         raise InputError("classes are for a matrix with one column per class: pass that, or leave them out")
-    cal = AutoCalibrator(candidates, loss=loss, cv=cv, guarantee=guarantee, look=look, random_state=random_state)
+    how: dict[str, Any] = {"loss": loss, "cv": cv, "guarantee": guarantee, "clamp": clamp, "look": look}
+    cal = AutoCalibrator(candidates, **how, random_state=random_state)
     given = {"score": score, "label": label, "positive": positive, "kind": kind, "groups": groups, "time": time}
     if isinstance(scores, Tally):
         given |= {"y": y, "sample_weight": sample_weight, "by": by, "source": source}
@@ -114,6 +116,7 @@ def _refuse_of_classes(given: Mapping[str, Any]) -> None:
     instead = {
         "guarantee": "use TopLabelHistogramBinning or ClassWiseHistogramBinning for a promise about several classes",
         "positive": "pass classes, the labels in the order of the columns",
+        "clamp": "it is chosen by cross-fitting",
     }
     for name in given:
         way = instead.get(name, "calibrate each part of the rows by itself")

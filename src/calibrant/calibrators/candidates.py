@@ -14,7 +14,7 @@ from calibrant.arrays import Kind
 from calibrant.calibrators.choosing import Blend, Candidate
 from calibrant.calibrators.cuts import counted, default_bins, equal_masses, scaled_means
 from calibrant.calibrators.pooling import fit_curve
-from calibrant.calibrators.scaling import fit_beta, fit_platt, fit_temperature
+from calibrant.calibrators.scaling import fit_beta, fit_platt, fit_rates, fit_temperature
 from calibrant.calibrators.shrunken import fit_shrunken
 from calibrant.calibrators.splines import fit_spline
 from calibrant.calibrators.venn import fit_venn_curve
@@ -55,8 +55,8 @@ def fit_scaled_bins(tally: Tally, n_bins: int = SCALED_BINS) -> StepMap:
 
 
 def _kept(tally: Tally) -> Map:
-    """The model as it is; log-odds become probabilities, and 0 and 1 are moved to the log-odds clamp."""
-    return LogitAffineMap(1.0, 0.0, "log-odds" if tally.kind == "probability" else "score")
+    """The model as it is; log-odds become probabilities, and exact 0 and 1 are read as all maps read them."""
+    return LogitAffineMap(1.0, 0.0, "log-odds" if tally.kind == "probability" else "score", *tally.ends)
 
 
 def _first(fit: Callable[[Tally], tuple[Map, tuple[str, ...]]]) -> Callable[[Tally], Map]:
@@ -83,6 +83,9 @@ CANDIDATES: dict[str, Candidate] = {
 
 BLEND = Blend(tuple(CANDIDATES[name] for name in ("identity", "shrunken", "spline", "isotonic", "venn-abers")), LEAST)
 """For scores that are probabilities or log-odds."""
+
+RATES = Candidate("rates", _first(fit_rates), 1, rows=FEW, kinds=("probability",))
+"""What takes the place of the blend where every score is exactly 0 or 1."""
 
 REAL_BLEND = Blend(tuple(CANDIDATES[name] for name in ("platt", "spline", "isotonic", "venn-abers")), LEAST)
 """For other scores."""

@@ -6,7 +6,7 @@ Nothing here is an estimator, so that a choice can be made without loading sciki
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from calibrant.calibrators.tables import averaged
 from calibrant.maps import Map
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
-from calibrant.tallies import Tally
+from calibrant.tallies import Tally, end_notes
 
 CERTAINTY, IMMATERIAL = 2.0, {"log": 5e-4, "brier": 1e-4}
 """Standard errors within which a difference must be immaterial for the simpler candidate to be taken, and a mean loss
@@ -99,6 +99,8 @@ class Comparison:
     loss: Loss
     reference: str
     lines: tuple[Compared, ...]
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    """How scores of exactly 0 and 1 were read, where there are any."""
 
     @property
     def choice(self) -> str:
@@ -111,14 +113,15 @@ class Comparison:
             {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in vars(line).items()}
             for line in self.lines
         ]
-        return {"loss": self.loss, "reference": self.reference, "candidates": lines}
+        return {"loss": self.loss, "reference": self.reference, "candidates": lines, "notes": list(self.notes)}
 
     def __str__(self) -> str:
         """A table, one line per candidate, the simplest first, and the rule."""
         width = max(len("candidate"), *(len(line.name) for line in self.lines))
         against = f"against {self.reference} (95 % interval)"
         head = f"{'candidate':<{width}}  {NAMES[self.loss]:>11}  {against:<33}  beside the chosen"
-        return "\n".join([head, *(_text(line, width) for line in self.lines), self.rule])
+        notes = [f"Note: {note}." for note in self.notes]
+        return "\n".join([head, *(_text(line, width) for line in self.lines), self.rule, *notes])
 
     @property
     def rule(self) -> str:
@@ -221,10 +224,12 @@ def select(
     last = None if blended is None else place[blended.name]
     best = first if flat is None else choose(flat, range(first, len(tried)), loss, last)
     lines = tuple(compared(each.name, flat, place.get(each.name), best, reasons[each.name]) for each in runs)
-    nested = estimates(crossed.nested(lambda seen, losses: _choice(tried, first, seen, losses, loss, last)), loss)
+    read = end_notes(whole)
+    judged = crossed.nested(lambda seen, losses: _choice(tried, first, seen, losses, loss, last))
+    nested = estimates(judged, loss, read)
     chosen = tried[best]
     weights = _kept_weights(chosen, crossed.weights) if isinstance(chosen, Blend) else {}
-    return Selection(chosen, weights, Comparison(loss, tried[0].name, lines), *nested)
+    return Selection(chosen, weights, Comparison(loss, tried[0].name, lines, notes=read), *nested)
 
 
 def _fits(
@@ -287,7 +292,7 @@ def _outcome(flat: Losses, column: int, best: int) -> str:
     return "not told apart"
 
 
-def estimates(nested: Losses | None, loss: Loss) -> tuple[Estimate, Estimate, Estimate]:
+def estimates(nested: Losses | None, loss: Loss, notes: tuple[str, ...] = ()) -> tuple[Estimate, Estimate, Estimate]:
     """Losses before and after, and the change; of two columns, the reference and what was chosen."""
     name = NAMES[loss]
     if nested is None:
@@ -299,5 +304,5 @@ def estimates(nested: Losses | None, loss: Loss) -> tuple[Estimate, Estimate, Es
         value = float((np.array(weights) * nested.means).sum())
         se = nested.spread(np.array(weights))
         ends = value - nested.reach * se, value + nested.reach * se
-        made.append(Estimate(f"{name}, {when}", value, se, *ends))
+        made.append(Estimate(f"{name}, {when}", value, se, *ends, notes=notes))
     return made[0], made[1], made[2]

@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import read_numbers
 from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
+from calibrant.calibrators.folds import ends_of_rows
 from calibrant.numerics import Floats
 
 Folds = Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]
@@ -36,7 +37,8 @@ def crossfit(
 
     Rows are split into ``cv`` folds, by label at random, or by whole ``groups``. With ``time`` the rows are cut into
     ``cv + 1`` stretches of time and every stretch is mapped by the ones before it; the first has no past and is NaN.
-    Rows of equal time stay together, so no map sees its own moment.
+    Rows of equal time stay together, so no map sees its own moment. Scores of exactly 0 and 1 are read alike in every
+    fold, from the scores of all rows.
 
     Judge losses and calibration by the result, not its ranking: every fold has a map of its own, so the AUC of pooled
     folds can differ from that of the scores although no map changes an order.
@@ -55,7 +57,9 @@ def crossfit(
     rows = check_rows(scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind)
     out = np.full(len(rows.scores), np.nan)
     for train, test in _folds(rows, cv, random_state):
-        fold = clone(calibrator).fit(
+        fold = clone(calibrator)
+        fold._whole_ends = ends_of_rows(rows)
+        fold.fit(
             rows.scores[train],
             rows.labels[train],
             None if rows.weights is None else rows.weights[train],

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
-from calibrant.numerics import Floats, Grid, Ints
+from calibrant.numerics import Ends, Floats, Grid, Ints
 from calibrant.tallies import GroupedTally, Tally, cluster_buckets, effective_size
 from calibrant.tallies.cells import Cells
 
@@ -36,19 +36,26 @@ class Folds:
     forward: bool = False
     clusters: tuple[tuple[Tally, ...], ...] = ()
 
+    def with_ends(self, ends: Ends) -> Self:
+        """The same parts, each of which reads scores of exactly 0 and 1 as the whole does."""
+        return replace(self, parts=tuple(part.with_ends(ends) for part in self.parts))
+
     @classmethod
     def at_random(cls, tally: Tally, count: int = FOLDS, random_state: int = 0) -> Self:
         """Parts of a tally, drawn on its counts, or on the effective rows of its importance weights."""
         if tally.counts:
-            return cls(random_folds(tally, random_state, count))
+            return cls(random_folds(tally, random_state, count)).with_ends(tally.ends)
         counted, shares = _in_counts(tally)
         drawn = random_folds(counted, random_state, count)
-        return cls(tuple(_weighted(tally, part, shares) for part in drawn))
+        return cls(tuple(_weighted(tally, part, shares) for part in drawn)).with_ends(tally.ends)
 
     @classmethod
     def of_rows(cls, rows: Rows, count: int = FOLDS, grid: Grid | None = None, random_state: int = 0) -> Self:
         """Parts of checked rows by their groups, walking forward by their time, or else at random, each row whole."""
-        rows = in_effective_rows(rows)
+        return cls._of_rows(in_effective_rows(rows), count, grid, random_state).with_ends(ends_of_rows(rows))
+
+    @classmethod
+    def _of_rows(cls, rows: Rows, count: int, grid: Grid | None, random_state: int) -> Self:
         if rows.time is None and rows.groups is None:
             if rows.weights is None or np.ptp(rows.weights) == 0.0:
                 return cls.at_random(Tally.from_rows(rows, grid), count, random_state)
@@ -59,6 +66,11 @@ class Folds:
         buckets = _grouped(rows, cluster_buckets(cast(NDArray[Any], rows.groups)), grid)
         dealt = tuple(part for part in deal(tuple(buckets.values()), count) if part)
         return cls(tuple(_added(part) for part in dealt), clusters=dealt)
+
+
+def ends_of_rows(rows: Rows) -> Ends:
+    """How log-odds read scores of exactly 0 and 1 among these rows."""
+    return Ends.of(rows.scores) if rows.kind == "probability" else Ends()
 
 
 # ------------------------------------------------------------------------------------------------------------ at random

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from calibrant.maps import Map
 from calibrant.metrics.estimates import TWO_SIDED
-from calibrant.numerics import CLAMP, Floats
+from calibrant.numerics import OUTPUT_ENDS, Floats
 from calibrant.tallies import Tally
 
 Loss = Literal["log", "brier"]
@@ -98,10 +98,10 @@ class Losses:
 
 
 def row_losses(outputs: Floats, loss: Loss) -> tuple[Floats, Floats]:
-    """Loss of an event and of a non-event at each output; 0 and 1 count as the log-odds clamp."""
+    """Loss of an event and of a non-event at each output; outputs of exactly 0 and 1 count as log-odds of 36 do."""
     if loss == "brier":
         return (1.0 - outputs) ** 2, outputs**2
-    held = np.clip(outputs, CLAMP, 1.0 - CLAMP)
+    held = np.clip(outputs, *OUTPUT_ENDS)
     return -np.log(held), -np.log1p(-held)
 
 

@@ -12,7 +12,7 @@ from calibrant.arrays import InputError
 from calibrant.arrays.class_rows import ClassRows, is_matrix
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.class_base import ClassCalibrator
-from calibrant.calibrators.scaling import Scaling, fit_beta, fit_level, fit_platt, fit_temperature
+from calibrant.calibrators.scaling import Scaling, fit_beta, fit_level, fit_platt, fit_temperature, rates_text
 from calibrant.calibrators.softmax_fits import LogRows, fit_slope
 from calibrant.guarantees.certificates import Bound, Mode
 from calibrant.maps import BetaMap, ClassMap, ComposeMap, LogitAffineMap, Map, SoftmaxMap
@@ -38,9 +38,13 @@ class PlattScaling(BinaryCalibrator):
         Keep the slope non-negative, so that a ranking is never inverted.
     limits : bool
         Hold outputs inside :math:`[1/(n + 2), 1 - 1/(n + 2)]`: n rows cannot support more extreme statements.
+    clamp : float, optional
+        Clip scores to [clamp, 1 - clamp] before their log-odds are taken. By default a score of exactly 0 or 1 is read
+        as half as far from its end as the nearest other score, with a note, and no other score is moved.
 
     Notes
     -----
+    Edges: where every score is exactly 0 or 1 there are no log-odds, and the map is a table of two rates, with a note.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
     Cost: one pass to tally, then O(cells) per Newton step.
 
@@ -58,20 +62,26 @@ class PlattScaling(BinaryCalibrator):
         soft_targets: bool = False,
         increasing: bool = True,
         limits: bool = False,
+        clamp: float | None = None,
     ) -> None:
         self.on = on
         self.soft_targets = soft_targets
         self.increasing = increasing
         self.limits = limits
+        self.clamp = clamp
 
     def _fit_map(self, tally: Tally) -> Map:
+        if self.on == "score" and self.clamp is not None:
+            raise InputError("clamp is about log-odds: leave it out with on='score'")
         how = Scaling(self.soft_targets, self.increasing, self.limits)
         fitted, notes = fit_platt(tally, how, self.on)
         self.notes_ = (*self.notes_, *notes)
         return fitted
 
     def _describe(self) -> str:
-        inner = cast(LogitAffineMap, _unlimited(self.map_))
+        inner = _unlimited(self.map_)
+        if not isinstance(inner, LogitAffineMap):
+            return rates_text(inner)
         return f"slope {inner.slope:.4g}, intercept {inner.intercept:.4g} on the {inner.on}"
 
 
@@ -90,9 +100,12 @@ class BetaScaling(BinaryCalibrator):
         (1/2, 1/2), that is :math:`c = (a - b) \log 2`.
     soft_targets, limits : bool
         As in :class:`PlattScaling`.
+    clamp : float, optional
+        As in :class:`PlattScaling`.
 
     Notes
     -----
+    Edges: as :class:`PlattScaling`.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
     Cost: one pass to tally, then O(cells) per Newton step.
 
@@ -104,11 +117,17 @@ class BetaScaling(BinaryCalibrator):
     """
 
     def __init__(
-        self, variant: Literal["abm", "am", "ab"] = "abm", *, soft_targets: bool = False, limits: bool = False
+        self,
+        variant: Literal["abm", "am", "ab"] = "abm",
+        *,
+        soft_targets: bool = False,
+        limits: bool = False,
+        clamp: float | None = None,
     ) -> None:
         self.variant = variant
         self.soft_targets = soft_targets
         self.limits = limits
+        self.clamp = clamp
 
     @property
     def increasing(self) -> bool:
@@ -122,7 +141,9 @@ class BetaScaling(BinaryCalibrator):
         return fitted
 
     def _describe(self) -> str:
-        inner = cast(BetaMap, _unlimited(self.map_))
+        inner = _unlimited(self.map_)
+        if not isinstance(inner, BetaMap):
+            return rates_text(inner)
         return f"a {inner.a:.4g}, b {inner.b:.4g}, c {inner.c:.4g}"
 
 
@@ -144,16 +165,19 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[mis
         and the maximum likelihood runs away.
     limits : bool
         As in :class:`PlattScaling`; for one score only.
+    clamp : float, optional
+        As in :class:`PlattScaling`. Probabilities of a matrix are clipped from below only, by default to 2**-32.
 
     Attributes
     ----------
     temperature_ : float
         T; infinite when no slope above 0 helps, and every output is 1/2. Of a matrix it is held between 0.01 and 100.
+        NaN where every score is exactly 0 or 1.
 
     Notes
     -----
-    Edges: scores that all sit at 1/2, or 1/K, are left as they are, with a note. Probabilities of a matrix are held at
-    2**-32 from below.
+    Edges: scores that all sit at 1/2, or 1/K, are left as they are, with a note. Scores of exactly 0 and 1 as in
+    :class:`PlattScaling`.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
     Cost: one pass to tally, then O(cells) per Newton step; of a matrix about three passes, block by block.
     Reference: Guo et al. (2017); 002 eq. 1.13, whose t is our a.
@@ -168,9 +192,10 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[mis
     ([[0.5, 0.25, 0.25]], 3.0)
     """
 
-    def __init__(self, *, soft_targets: bool = False, limits: bool = False) -> None:
+    def __init__(self, *, soft_targets: bool = False, limits: bool = False, clamp: float | None = None) -> None:
         self.soft_targets = soft_targets
         self.limits = limits
+        self.clamp = clamp
 
     def fit(self, scores: Any, y: Any = None, sample_weight: Any = None, **described: Any) -> Self:
         """Fit to one score, as :meth:`BinaryCalibrator.fit`, or to a matrix, as :meth:`ClassCalibrator.fit`."""
@@ -182,8 +207,9 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[mis
     def _fit_map(self, tally: Tally) -> Map:
         fitted, notes = fit_temperature(tally, Scaling(soft_targets=self.soft_targets, limits=self.limits))
         self.notes_ = (*self.notes_, *notes)
-        slope = cast(LogitAffineMap, _unlimited(fitted)).slope
-        self.temperature_ = 1.0 / slope if slope > 0.0 else float("inf")
+        inner = _unlimited(fitted)
+        slope = inner.slope if isinstance(inner, LogitAffineMap) else float("nan")
+        self.temperature_ = float("inf") if slope == 0.0 else 1.0 / slope
         return fitted
 
     def _fit_classes(self, rows: ClassRows) -> SoftmaxMap:
@@ -198,7 +224,9 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[mis
     def _describe(self) -> str:
         if isinstance(self.map_, SoftmaxMap):
             return f"temperature {self.temperature_:.4g}, that is slope {self.map_.slope[0]:.4g} on the logits"
-        inner = cast(LogitAffineMap, _unlimited(self.map_))
+        inner = _unlimited(self.map_)
+        if not isinstance(inner, LogitAffineMap):
+            return rates_text(inner)
         return f"temperature {self.temperature_:.4g}, that is slope {inner.slope:.4g} on the {inner.on}"
 
     # What follows differs between one score and several classes: each is the method of the base that was fitted.
@@ -271,10 +299,13 @@ class LogitShift(BinaryCalibrator):
     soft_targets, limits : bool
         As in :class:`PlattScaling`. Soft targets are also used by themselves, with a note, when only one class is
         present, where b runs away.
+    clamp : float, optional
+        As in :class:`PlattScaling`.
 
     Notes
     -----
-    Edges: real scores above a million in size are refused, as they are no log-odds.
+    Edges: real scores above a million in size are refused, as they are no log-odds. Scores of exactly 0 and 1 as in
+    :class:`PlattScaling`.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
     Cost: one pass to tally, then O(cells) per step of a search in one dimension.
     Reference: Cox (1958), for the regression whose slope is held at 1 here.
@@ -287,9 +318,10 @@ class LogitShift(BinaryCalibrator):
     ([0.061, 0.148, 0.281, 0.51], 0.25)
     """
 
-    def __init__(self, *, soft_targets: bool = False, limits: bool = False) -> None:
+    def __init__(self, *, soft_targets: bool = False, limits: bool = False, clamp: float | None = None) -> None:
         self.soft_targets = soft_targets
         self.limits = limits
+        self.clamp = clamp
 
     def _fit_map(self, tally: Tally) -> Map:
         fitted, notes = fit_level(tally, Scaling(soft_targets=self.soft_targets, limits=self.limits))
@@ -297,7 +329,9 @@ class LogitShift(BinaryCalibrator):
         return fitted
 
     def _describe(self) -> str:
-        inner = cast(LogitAffineMap, _unlimited(self.map_))
+        inner = _unlimited(self.map_)
+        if not isinstance(inner, LogitAffineMap):
+            return rates_text(inner)
         odds = float(np.exp(np.clip(inner.intercept, -700.0, 700.0)))
         return f"level {inner.intercept:+.4g} on the {inner.on}: odds times {odds:.4g}"
 

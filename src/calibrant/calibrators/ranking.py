@@ -90,14 +90,22 @@ class Ranking:
 def _rises(fitted: Map, tally: Tally) -> bool:
     """Whether the map rises strictly over the scores by its numbers alone; rounding aside."""
     if isinstance(fitted, LogitAffineMap):
-        return fitted.slope > 0.0
+        return fitted.slope > 0.0 and (fitted.on == "score" or _tells_apart(fitted, tally))
     if isinstance(fitted, BetaMap):
-        return fitted.a > 0.0 and fitted.b > 0.0
+        return fitted.a > 0.0 and fitted.b > 0.0 and _tells_apart(fitted, tally)
     if isinstance(fitted, PiecewiseLinearMap) and tally.resolution != "bins":
         ends = tally.score_at(np.array([1.0, float(tally.total)]))
         inside = bool(fitted.knots[0] <= ends[0] and ends[1] <= fitted.knots[-1])
         return inside and bool((np.diff(fitted.values) > 0.0).all())
     return False
+
+
+def _tells_apart(fitted: LogitAffineMap | BetaMap, tally: Tally) -> bool:
+    """Whether no two scores become one by being clipped, as far as the ends alone can say."""
+    if tally.resolution == "bins" and tally.cells.scores is None:
+        return False
+    own = tally.own_ends
+    return fitted.low <= own.low and own.high <= fitted.high
 
 
 def _pieces(tally: Tally) -> Iterable[Piece]:

@@ -14,10 +14,10 @@ from typing import Literal, cast, get_args
 import numpy as np
 
 from calibrant.arrays import InputError
-from calibrant.maps import Axis, BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap
-from calibrant.numerics import CLAMP, Floats, Grid, expit, logit
+from calibrant.maps import Axis, BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.numerics import USUAL_ENDS, Ends, Floats, Grid, expit, logit
 from calibrant.solvers import Pieces, fit_logistic
-from calibrant.tallies import Tally
+from calibrant.tallies import NO_INTERIOR, Tally, end_notes
 
 Variant = Literal["abm", "am", "ab"]
 
@@ -39,6 +39,8 @@ FARTHEST_LOG_ODDS = 1e6
 LEVEL_STEPS, LEVEL_ERROR = 200, 1e-12
 
 NO_TEMPERATURE = "all scores sit at log-odds 0, where no temperature has any effect: scores are left as they are"
+
+TWO_RATES = f"{NO_INTERIOR}: the map is a table of two rates"
 
 UNSETTLED = "Newton's method did not settle: look at the map before you use it"
 
@@ -77,6 +79,46 @@ def _starts_on_grid(tally: Tally) -> bool:
     return tally.kind == "probability" and _is_large(tally)
 
 
+def _on_grid(tally: Tally) -> Tally:
+    """The same rows on the grid, with the ends of the rows themselves."""
+    return tally.with_ends(tally.ends).coarsen(Grid())
+
+
+def fit_rates(tally: Tally, how: Scaling = DEFAULT) -> Noted:
+    """Event rates of scores below 1/2 and from 1/2 on: what is left to fit where every score is exactly 0 or 1.
+
+    A rate of 0 or 1 becomes (k + 1) / (n + 2), and rates that would fall are pooled where the map must not fall.
+
+    Examples
+    --------
+    >>> fitted, notes = fit_rates(Tally.from_arrays([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]))
+    >>> fitted.apply(np.array([0.0, 1.0])).tolist(), notes
+    ([0.25, 0.75], ('every score is exactly 0 or 1, so there are no log-odds: the map is a table of two rates',))
+    """
+    from calibrant.calibrators.cuts import rates  # here: loads scipy, which scaling does without
+
+    upper = tally.scores >= 0.5
+    n, events = (
+        np.array([column[~upper].sum(), column[upper].sum()], dtype=np.float64) for column in (tally.n, tally.events)
+    )
+    values = rates(n, events)
+    if how.increasing and values[0] > values[1]:
+        values = np.repeat(rates(n.sum(keepdims=True), events.sum(keepdims=True)), 2)
+    return StepMap(np.array([0.5]), values), (TWO_RATES,)
+
+
+def rates_text(fitted: Map) -> str:
+    """What :func:`fit_rates` found, in words.
+
+    Examples
+    --------
+    >>> rates_text(StepMap([0.5], [0.25, 0.75]))
+    'rate 0.25 below 1/2, 0.75 from 1/2 on'
+    """
+    below, above = cast(StepMap, fitted).values
+    return f"rate {below:.4g} below 1/2, {above:.4g} from 1/2 on"
+
+
 def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> Noted:
     """Logistic regression on the log-odds of the score, or on the score itself.
 
@@ -89,28 +131,31 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
     if on not in ("log-odds", "score"):
         raise InputError(f"on must be 'log-odds' or 'score', got {on!r}")
     axis: Axis = on if tally.kind == "probability" else "score"
+    if axis == "log-odds" and not tally.has_interior:
+        return fit_rates(tally, how)
+    ends, read = _reading(tally, axis)
     support = Support.of(tally)
-    low, high = support.ends(axis)
+    low, high = support.span(axis, ends)
     targets = Targets.of(support, how)
     centre, spread = low / 2 + high / 2, high / 2 - low / 2
     if spread < SMALLEST_SPREAD:  # one score: the rate fixes the level, and the shape stays the identity's
         slope = 1.0 if axis == "log-odds" or tally.kind == "logit" else 0.0
-        level = LogitAffineMap(slope, targets.log_odds() - slope * low, axis)
-        return how.finish(level, tally), targets.notes
+        level = LogitAffineMap(slope, targets.log_odds() - slope * low, axis, *ends)
+        return how.finish(level, tally), (*read, *targets.notes)
 
     def design(scores: Floats) -> Floats:
-        x = logit(scores) if axis == "log-odds" else scores
+        x = logit(scores, ends) if axis == "log-odds" else scores
         return np.stack([(x - centre) / spread, np.ones(len(x))])
 
     start = None
     if _starts_on_grid(tally):
-        near = cast(LogitAffineMap, fit_platt(tally.coarsen(Grid()), how.rough(), on)[0])
+        near = cast(LogitAffineMap, fit_platt(_on_grid(tally), how.rough(), on)[0])
         start = np.array([near.slope * spread, near.intercept + near.slope * centre])
     bounds = (0,) if how.increasing else ()
     fit = fit_logistic(targets.pieces(tally, design), 2, non_negative=bounds, start=start)
     a, b = fit.coefficients
-    notes = targets.notes if fit.converged else (*targets.notes, UNSETTLED)
-    return how.finish(LogitAffineMap(a / spread, b - a * centre / spread, axis), tally), notes
+    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    return how.finish(LogitAffineMap(a / spread, b - a * centre / spread, axis, *ends), tally), notes
 
 
 def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> Noted:
@@ -126,19 +171,23 @@ def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> 
         raise InputError(f"variant must be 'abm', 'am' or 'ab', got {variant!r}")
     if tally.kind != "probability":
         raise InputError(f"BetaScaling needs probabilities, not {tally.kind} scores: use PlattScaling")
+    if not tally.has_interior:
+        return fit_rates(tally, how)
+    ends, read = _reading(tally, "log-odds")
     support = Support.of(tally)
     targets = Targets.of(support, how)
-    if support.lowest == support.highest:
-        level = BetaMap(1.0, 1.0, targets.log_odds() - float(logit(np.array(support.lowest))))
-        return how.finish(level, tally), targets.notes
+    low, high = support.span("log-odds", ends)
+    if low == high:
+        level = BetaMap(1.0, 1.0, targets.log_odds() - low, *ends)
+        return how.finish(level, tally), (*read, *targets.notes)
     family = _FAMILIES[variant]
     start = None
     if _starts_on_grid(tally):
-        start = family.start(cast(BetaMap, fit_beta(tally.coarsen(Grid()), how.rough(), variant)[0]))
-    pieces = targets.pieces(tally, family.design)
+        start = family.start(cast(BetaMap, fit_beta(_on_grid(tally), how.rough(), variant)[0]))
+    pieces = targets.pieces(tally, lambda scores: family.design(scores, ends))
     fit = fit_logistic(pieces, family.size, non_negative=family.bounds, start=start)
-    notes = targets.notes if fit.converged else (*targets.notes, UNSETTLED)
-    return how.finish(family.read(fit.coefficients), tally), notes
+    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    return how.finish(BetaMap(*family.read(fit.coefficients), *ends), tally), notes
 
 
 def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
@@ -151,25 +200,28 @@ def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     ([0.25, 0.5, 0.75], ())
     """
     axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+    if not tally.has_interior:
+        return fit_rates(tally, how)
+    ends, read = _reading(tally, axis)
     support = Support.of(tally)
-    far = max(abs(x) for x in support.ends(axis))
+    far = max(abs(x) for x in support.span(axis, ends))
     if far < SMALLEST_SPREAD:
-        return how.finish(LogitAffineMap(1.0, 0.0, axis), tally), (NO_TEMPERATURE,)
+        return how.finish(LogitAffineMap(1.0, 0.0, axis, *ends), tally), (NO_TEMPERATURE,)
     middle = 0.5 if axis == "log-odds" else 0.0
     apart = support.lowest_event >= middle >= support.highest_other
     why = "every score lies on the side of its label" if apart else None
     targets = Targets.softened(support, how, why)
 
     def design(scores: Floats) -> Floats:
-        return ((logit(scores) if axis == "log-odds" else scores) / far)[None, :]
+        return ((logit(scores, ends) if axis == "log-odds" else scores) / far)[None, :]
 
     start = None
     if _starts_on_grid(tally):
-        near = cast(LogitAffineMap, fit_temperature(tally.coarsen(Grid()), how.rough())[0])
+        near = cast(LogitAffineMap, fit_temperature(_on_grid(tally), how.rough())[0])
         start = np.array([near.slope * far])
     fit = fit_logistic(targets.pieces(tally, design), 1, non_negative=(0,), start=start)
-    notes = targets.notes if fit.converged else (*targets.notes, UNSETTLED)
-    return how.finish(LogitAffineMap(fit.coefficients[0] / far, 0.0, axis), tally), notes
+    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    return how.finish(LogitAffineMap(fit.coefficients[0] / far, 0.0, axis, *ends), tally), notes
 
 
 def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
@@ -182,8 +234,11 @@ def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     ([0.25], ())
     """
     axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+    if not tally.has_interior:
+        return fit_rates(tally, how)
+    ends, read = _reading(tally, axis)
     support = Support.of(tally)
-    low, high = support.ends(axis)
+    low, high = support.span(axis, ends)
     if max(abs(low), abs(high)) > FARTHEST_LOG_ODDS:
         raise InputError(
             f"scores reach {max(support.lowest, support.highest, key=abs):g}, but LogitShift reads them as log-odds, "
@@ -192,13 +247,18 @@ def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     one_class = not 0 < support.events < support.total
     targets = Targets.softened(support, how, "only one class is present" if one_class else None)
     goal = targets.log_odds()
-    passes = targets.pieces(tally, lambda scores: logit(scores) if axis == "log-odds" else scores)
+    passes = targets.pieces(tally, lambda scores: logit(scores, ends) if axis == "log-odds" else scores)
     start = goal - low / 2 - high / 2
     if _starts_on_grid(tally):
-        start = cast(LogitAffineMap, fit_level(tally.coarsen(Grid()), how.rough())[0]).intercept
+        start = cast(LogitAffineMap, fit_level(_on_grid(tally), how.rough())[0]).intercept
     level, settled = _solve_level(passes, start, (goal - high, goal - low))
-    notes = targets.notes if settled else (*targets.notes, UNSETTLED)
-    return how.finish(LogitAffineMap(1.0, level, axis), tally), notes
+    notes = (*read, *targets.notes, *(() if settled else (UNSETTLED,)))
+    return how.finish(LogitAffineMap(1.0, level, axis, *ends), tally), notes
+
+
+def _reading(tally: Tally, axis: Axis) -> tuple[Ends, tuple[str, ...]]:
+    """How log-odds read the scores, and what to say about it; no log-odds, nothing to say."""
+    return (tally.ends, end_notes(tally)) if axis == "log-odds" else (USUAL_ENDS, ())
 
 
 def _solve_level(pieces: Pieces, level: float, bracket: tuple[float, float]) -> tuple[float, bool]:
@@ -218,34 +278,34 @@ def _solve_level(pieces: Pieces, level: float, bracket: tuple[float, float]) -> 
     return level, False
 
 
-def _log_sides(scores: Floats) -> tuple[Floats, Floats]:
-    """The columns log s and -log(1 - s) of scores moved inside the clamp."""
-    s = np.clip(scores, CLAMP, 1.0 - CLAMP)
+def _log_sides(scores: Floats, ends: Ends) -> tuple[Floats, Floats]:
+    """The columns log s and -log(1 - s) of scores clipped to the ends."""
+    s = np.clip(scores, *ends)
     return np.log(s), -np.log1p(-s)
 
 
-def _abm_design(scores: Floats) -> Floats:
-    rise, fall = _log_sides(scores)
+def _abm_design(scores: Floats, ends: Ends) -> Floats:
+    rise, fall = _log_sides(scores, ends)
     return np.stack([rise, fall, np.ones(len(scores))])
 
 
-def _am_design(scores: Floats) -> Floats:
-    return np.stack([logit(scores), np.ones(len(scores))])
+def _am_design(scores: Floats, ends: Ends) -> Floats:
+    return np.stack([logit(scores, ends), np.ones(len(scores))])
 
 
-def _ab_design(scores: Floats) -> Floats:
-    rise, fall = _log_sides(scores)
+def _ab_design(scores: Floats, ends: Ends) -> Floats:
+    rise, fall = _log_sides(scores, ends)
     return np.stack([rise + np.log(2.0), fall - np.log(2.0)])
 
 
 @dataclass(frozen=True)
 class _Family:
-    """A beta family: its features, which coefficients stay non-negative, and how they and a map give each other."""
+    """A beta family: its features, which coefficients stay non-negative, and how they and a, b, c give each other."""
 
     size: int
     bounds: tuple[int, ...]
-    design: Design
-    read: Callable[[Floats], BetaMap]
+    design: Callable[[Floats, Ends], Floats]
+    read: Callable[[Floats], tuple[float, float, float]]
     start: Callable[[BetaMap], Floats]
 
 
@@ -254,17 +314,15 @@ _FAMILIES: dict[Variant, _Family] = {
         3,
         (0, 1),
         _abm_design,
-        lambda fit: BetaMap(fit[0], fit[1], fit[2]),
+        lambda fit: (fit[0], fit[1], fit[2]),
         lambda near: np.array([near.a, near.b, near.c]),
     ),
-    "am": _Family(
-        2, (0,), _am_design, lambda fit: BetaMap(fit[0], fit[0], fit[1]), lambda near: np.array([near.a, near.c])
-    ),
+    "am": _Family(2, (0,), _am_design, lambda fit: (fit[0], fit[0], fit[1]), lambda near: np.array([near.a, near.c])),
     "ab": _Family(
         2,
         (0, 1),
         _ab_design,
-        lambda fit: BetaMap(fit[0], fit[1], (fit[0] - fit[1]) * float(np.log(2.0))),
+        lambda fit: (fit[0], fit[1], (fit[0] - fit[1]) * float(np.log(2.0))),
         lambda near: np.array([near.a, near.b]),
     ),
 }
@@ -299,10 +357,12 @@ class Support:
         sums = float(tally.total), float(tally.positives)
         return cls(*sums, lowest, highest, hits[0], misses[1], rising, falling)
 
-    def ends(self, axis: Axis) -> tuple[float, float]:
+    def span(self, axis: Axis, ends: Ends) -> tuple[float, float]:
         """The lowest and the highest score, or their log-odds."""
         low, high = self.lowest, self.highest
-        return (float(logit(np.array(low))), float(logit(np.array(high)))) if axis == "log-odds" else (low, high)
+        if axis == "score":
+            return low, high
+        return float(logit(np.array(low), ends)), float(logit(np.array(high), ends))
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import InputError, Kind, Rows
 from calibrant.arrays.columns import need_names
 from calibrant.arrays.keys import Keys, read_keys
-from calibrant.calibrators.folds import Folds, in_effective_rows
+from calibrant.calibrators.folds import Folds, ends_of_rows, in_effective_rows
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map
-from calibrant.numerics import Floats, Grid, Ints, logit
+from calibrant.numerics import LOG_ODDS_LIMIT, OUTPUT_ENDS, Ends, Floats, Grid, Ints, logit
 from calibrant.tallies import SEGMENT_GRID, Cells, Counts, Tally
 
 MOST_ROWS = 1 << 16
@@ -26,9 +26,6 @@ cell differ by at most 0.06: a level and a slope do not notice."""
 
 CLASSES = 2.0
 """Classes of importance weights to a doubling: rows of a cell then differ in weight by a factor of at most 1.42."""
-
-FARTHEST = float(logit(np.array(1.0)))
-"""Log-odds at which a map holds what comes out of another one."""
 
 By = ArrayLike | Mapping[str, Any]
 """Segments of the rows: one column, or columns by their names."""
@@ -73,6 +70,8 @@ class SegmentCells:
     events: Counts
     w2: Floats | None
     kind: Kind
+    ends: Ends
+    """How log-odds read scores of exactly 0 and 1, in every part of the rows alike."""
 
     @classmethod
     def of(cls, rows: Rows, keys: Mapping[str, Keys]) -> SegmentCells:
@@ -105,22 +104,24 @@ class SegmentCells:
             if rows.counts or weight is None
             else np.asarray(np.bincount(index, weight * weight), dtype=np.float64),
             rows.kind,
+            ends_of_rows(rows),
         )
 
     def log_odds(self, fitted: Map) -> Floats:
         """Log-odds of a map of the score alone, cell by cell."""
-        return logit(fitted.apply(self.axis))[self.place]
+        images = fitted.apply(self.axis)
+        return logit(images, _output_ends(images))[self.place]
 
     def moved(self, x: Floats, column: str, lines: Lines) -> Floats:
         """Log-odds after the lines of some segments of a column, or after the line of all rows."""
         if column == ALL_ROWS:
-            return np.asarray(np.clip(x * lines[0][0] + lines[0][1], -FARTHEST, FARTHEST))
+            return np.asarray(np.clip(x * lines[0][0] + lines[0][1], -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
         size = len(self.columns[column]) + 1  # the last is that of rows without a segment
         slopes, intercepts = np.ones(size), np.zeros(size)
         for segment, (slope, intercept) in lines.items():
             slopes[segment], intercepts[segment] = slope, intercept
         code = self.codes[column]
-        return np.asarray(np.clip(x * slopes[code] + intercepts[code], -FARTHEST, FARTHEST))
+        return np.asarray(np.clip(x * slopes[code] + intercepts[code], -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
 
     def after(self, x: Floats, stages: Stages) -> Floats:
         """Log-odds after all stages."""
@@ -132,17 +133,21 @@ class SegmentCells:
         """The map of all, followed by a map by group for each stage; that of all rows needs no group."""
         following: list[Map] = []
         for column, lines in stages:
+            maps = tuple(LogitAffineMap(*line, "log-odds", *OUTPUT_ENDS) for line in lines.values())
             if column == ALL_ROWS:
-                following.append(LogitAffineMap(*lines[0]))
+                following.append(maps[0])
                 continue
             names = tuple(self.columns[column][code] for code in lines)
-            maps = tuple(LogitAffineMap(slope, intercept) for slope, intercept in lines.values())
             following.append(ByGroupMap(column, names, maps, IdentityMap()))
-        return ComposeMap((first, *following)) if following else first
+        if not following:
+            return first
+        ends = _output_ends(first.apply(self.axis))
+        inside = () if ends == OUTPUT_ENDS else (LogitAffineMap(1.0, 0.0, "log-odds", *ends),)
+        return ComposeMap((first, *inside, *following))
 
     def scores(self) -> Tally:
         """Tally of the scores, whatever the segment."""
-        return self._tally(self.axis, self.place)
+        return self._tally(self.axis, self.place).with_ends(self.ends)
 
     def ranked(self, values: Floats) -> Tally:
         """Tally of the ranks, between 0 and 1, of other values of the cells; those that are NaN are left out."""
@@ -199,6 +204,12 @@ class SegmentCells:
                 kept[name] = summed.astype(np.int64) if name in ("rows", "row_events") else summed
         cells = Cells(scores[there], **kept)
         return Tally(cells, kind=kind or self.kind, counts=self.w2 is None)
+
+
+def _output_ends(images: Floats) -> Ends:
+    """How log-odds read what a map puts out: few maps put out 0 or 1, which are then read as scores are."""
+    certain = ((images == 0.0) | (images == 1.0)).any()
+    return Ends.of(images) if certain else OUTPUT_ENDS
 
 
 def _counted_alike(rows: Rows) -> Rows:

@@ -31,7 +31,7 @@ from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
-from calibrant.tallies import GroupedTally, Tally
+from calibrant.tallies import GroupedTally, Tally, end_notes
 
 How = Literal["shrink", "multicalibrate", "separate"]
 
@@ -209,7 +209,10 @@ class SegmentCalibrator(BinaryCalibrator):
     # -------------------------------------------------------------------------------------------- segments of one score
 
     def _fit_segments(self, rows: Rows, keys: Mapping[str, Keys], sampling: Sampling) -> None:
-        self.global_: BinaryCalibrator | None = self._base()._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
+        tally = Tally.from_rows(rows)
+        self.global_: BinaryCalibrator | None = self._base()._fit_tally(tally, sampling, rows.notes)
+        read = end_notes(self.global_._clipped(tally))
+        self.notes_ = (*self.notes_, *read)
         cells = SegmentCells.of(rows, keys)
         x = cells.log_odds(self.global_.map_)
         sds = None
@@ -225,26 +228,26 @@ class SegmentCalibrator(BinaryCalibrator):
         seen = self.global_.provenance_
         self.provenance_ = replace(seen, method=type(self).__name__, state="calibrated" if stages else seen.state)
         self.ranking_ = ranking_between(cells, cells.after(x, stages)) if stages else self.global_.ranking_
-        self._judge(cells)
+        self._judge(cells, read)
 
     def _stages(self, cells: SegmentCells, x: Floats) -> Stages:
         return shrink(cells, x).stages if self.mode == "shrink" else repair(cells, x, self.alpha).stages
 
-    def _judge(self, cells: SegmentCells) -> None:
+    def _judge(self, cells: SegmentCells, read: tuple[str, ...]) -> None:
         """Losses of the model, of the map of all and of the whole, each part by what was fitted to the others."""
         losses = list(self._crossed(cells))
         total = reduce(Losses.__add__, losses) if losses else None
         name = NAMES[self._loss]
-        self.before_ = estimate(f"{name}, before", total, [1.0, 0.0, 0.0])
-        self.after_ = estimate(f"{name}, after", total, [0.0, 0.0, 1.0])
-        self.change_ = estimate(f"{name}, change", total, [-1.0, 0.0, 1.0])
+        self.before_ = estimate(f"{name}, before", total, [1.0, 0.0, 0.0], read)
+        self.after_ = estimate(f"{name}, after", total, [0.0, 0.0, 1.0], read)
+        self.change_ = estimate(f"{name}, change", total, [-1.0, 0.0, 1.0], read)
         self.gain_ = estimate(f"{name}, change by segments", total, [0.0, -1.0, 1.0])
 
     def _crossed(self, cells: SegmentCells) -> Iterator[Losses]:
         parts = cells.parts(getattr(self.calibrator, "cv", FOLDS), self.random_state)
         for numbers, part in parts if len(parts) > 1 else ():
             seen = cells.without(numbers, part)
-            tally = seen.scores()
+            tally = self._base()._clipped(seen.scores())
             fitted = self._base().fit_tally(tally).map_
             x = cells.log_odds(fitted)
             stages = self._stages(seen, seen.log_odds(fitted))
@@ -266,6 +269,7 @@ class SegmentCalibrator(BinaryCalibrator):
                 continue
             fitted = self._base()._fit_tally(tally, sampling, ())
             self.sources_[name] = fitted
+            self.notes_ += tuple(f"{name}: {note}" for note in end_notes(fitted._clipped(tally)))
             self._worth[name] = self._numbers(fitted, tally)
             numbers[name] = (float(tally.total), self._worth[name])
         if not self.sources_:
@@ -291,7 +295,7 @@ class SegmentCalibrator(BinaryCalibrator):
         """Honest losses of one source: those of its own choice, else cross-fitted here."""
         if isinstance(fitted, AutoCalibrator):
             return fitted.before_, fitted.after_, fitted.change_
-        whole = tally.for_fitting()
+        whole = fitted._clipped(tally.for_fitting())
         only = Candidate("fitted", lambda seen: clone(fitted).fit_tally(seen).map_)
         found = select(
             Folds.at_random(whole, FOLDS, self.random_state), [only], whole, self._loss, keep=reference(whole)
@@ -305,7 +309,7 @@ class SegmentCalibrator(BinaryCalibrator):
             if name in self.sources_:
                 own = cells.codes[column] == code
                 x[own] = cells.log_odds(self.sources_[name].map_)[own]
-        before = SegmentTable.of(cells, cells.log_odds(kept(cells.scores())), ())
+        before = SegmentTable.of(cells, cells.log_odds(kept(self._base()._clipped(cells.scores()))), ())
         after = SegmentTable.of(cells, x, ())
         self.segments_ = SegmentTable(
             tuple(

@@ -14,17 +14,18 @@ from sklearn.base import clone
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import check_list, check_option, need_names, refuse_names, score_and_label
 from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, check_calibrator
-from calibrant.calibrators.candidates import BLEND, CANDIDATES, FEW, LEAST, REAL_BLEND
+from calibrant.calibrators.candidates import BLEND, CANDIDATES, FEW, LEAST, RATES, REAL_BLEND
 from calibrant.calibrators.choosing import Blend, Candidate, Compared, Selection, select
 from calibrant.calibrators.folds import Folds
 from calibrant.calibrators.losses import NAMES, Loss
 from calibrant.calibrators.promising import Guarantee, guaranteed_bins
+from calibrant.calibrators.scaling import rates_text
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.provenance import Sampling, State
 from calibrant.maps import BetaMap, LogitAffineMap, Map
 from calibrant.numerics import Grid
-from calibrant.tallies import Tally
+from calibrant.tallies import NO_INTERIOR, Tally, end_notes, end_text
 
 COMPARED = Grid(6)
 """Where candidates are compared when there are many scores: losses of scores that agree to two per cent differ by a few
@@ -74,6 +75,10 @@ class AutoCalibrator(BinaryCalibrator):
         rate. Each number of bins that is tried spends its share of alpha, so the choice is covered, for every seed;
         ``certificate()`` states it. When no number of bins is within epsilon, an error says about how many more labels
         are needed.
+    clamp : float, optional
+        Clip scores to [clamp, 1 - clamp] before their log-odds are taken. By default a score of exactly 0 or 1 is read
+        as half as far from its end as the nearest other score, with a note, and no other score is moved. The model as
+        it is counts in losses, and is kept, as it is read.
     look : int
         1 when a guarantee is asked for on these rows for the first time. Look k is for :math:`2^{k-1}` times as many
         rows, the first ones among them. The first look spends 80 % of alpha and each further one half of what is left,
@@ -100,11 +105,12 @@ class AutoCalibrator(BinaryCalibrator):
 
     Notes
     -----
-    Edges: scores of kind ``"real"`` are no probabilities, so Platt's map stands in for the model. Scores of 0 and 1 are
-    moved to the log-odds clamp. With one part or one class only, nothing is compared and the model is kept. Importance
-    weights, also whole ones, count by what they are worth; rows of arrays are dealt to parts whole, those of a tally by
-    what a row of their cell is worth. Above 16,384 distinct scores candidates are compared on a grid
-    of 4,096 cells; the chosen one is fitted to all scores.
+    Edges: scores of kind ``"real"`` are no probabilities, so Platt's map stands in for the model. Where every score is
+    exactly 0 or 1 there are no log-odds, and a table of two rates is compared with the model. Outputs of exactly 0 and
+    1 count in the log loss as log-odds of 36 do. With one part or one class only, nothing is compared and the model is
+    kept. Importance weights, also whole ones, count by what they are worth; rows of arrays are dealt to parts whole,
+    those of a tally by what a row of their cell is worth. Above 16,384 distinct scores candidates are compared on a
+    grid of 4,096 cells; the chosen one is fitted to all scores.
     Guarantee: none without ``guarantee``; in simulations a calibrated model loses 0.001 to 0.004 nats by it at 100
     rows, and less than 0.001 from 1,000 on. Certificates are refused after a choice on the same rows.
     Cost: one sort, then 15 fits of each candidate on cells.
@@ -133,6 +139,7 @@ class AutoCalibrator(BinaryCalibrator):
         loss: Loss = "log",
         cv: int = 5,
         guarantee: tuple[float, float] | None = None,
+        clamp: float | None = None,
         look: int = 1,
         random_state: int = 0,
     ) -> None:
@@ -140,6 +147,7 @@ class AutoCalibrator(BinaryCalibrator):
         self.loss = loss
         self.cv = cv
         self.guarantee = guarantee
+        self.clamp = clamp
         self.look = look
         self.random_state = random_state
 
@@ -196,18 +204,21 @@ class AutoCalibrator(BinaryCalibrator):
 
     def _seen(self, tally: Tally) -> Tally:
         """Importance weights by what they are worth, also whole ones: numbers on unseen rows are about rows."""
-        return tally.for_fitting() if self.guarantee is not None else tally.in_effective_rows()
+        seen = tally.for_fitting() if self.guarantee is not None else tally.in_effective_rows()
+        return self._clipped(seen)
 
     def _fit_map(self, tally: Tally) -> Map:
         self.bins_: Bins | None = None
         folds = getattr(self, "_apart", None)
         if folds is None:
             folds = Folds.at_random(_comparable(tally), self.cv, self.random_state)
+        folds = folds.with_ends(tally.ends)  # those of all rows, so that every part is read as the final map reads it
+        self.notes_ = (*self.notes_, *_end_notes(tally))
         if self.guarantee is not None:
             chosen, self.bins_ = guaranteed_bins(tally, Guarantee(*self.guarantee, self.look), folds, self.loss)
             self._keep(chosen)
             return self.bins_.to_map()
-        chosen = select(folds, self._pool(tally.kind), tally, self.loss, blend=self._blend(tally.kind))
+        chosen = select(folds, self._pool(tally), tally, self.loss, blend=self._blend(tally))
         self._keep(chosen)
         return chosen.fit(tally)
 
@@ -217,9 +228,12 @@ class AutoCalibrator(BinaryCalibrator):
         self.weights_ = selection.weights
         self.before_, self.after_, self.change_ = selection.before, selection.after, selection.change
 
-    def _pool(self, kind: Kind) -> list[Candidate]:
+    def _pool(self, tally: Tally) -> list[Candidate]:
         """What is tried, simplest first."""
-        if self.candidates is None:
+        kind = tally.kind
+        if not tally.has_interior and self._blends():
+            pool = [CANDIDATES["identity"], RATES]
+        elif self.candidates is None:
             pool = [each for each in CANDIDATES.values() if kind in each.kinds]
         else:
             named = _candidates(self.candidates)
@@ -228,10 +242,13 @@ class AutoCalibrator(BinaryCalibrator):
             return [replace(CANDIDATES["platt"], least=0.0), *(e for e in pool if e.name not in ("platt", "identity"))]
         return pool
 
-    def _blend(self, kind: Kind) -> Blend | None:
-        if self.candidates is not None and BLEND.name not in self.candidates:
+    def _blends(self) -> bool:
+        return self.candidates is None or BLEND.name in self.candidates
+
+    def _blend(self, tally: Tally) -> Blend | None:
+        if not self._blends() or not tally.has_interior:
             return None
-        return REAL_BLEND if kind == "real" else BLEND
+        return REAL_BLEND if tally.kind == "real" else BLEND
 
     def _check(self) -> None:
         check_option("loss", self.loss, get_args(Loss))
@@ -275,7 +292,9 @@ class AutoCalibrator(BinaryCalibrator):
     def _why_nothing(self) -> str:
         data = self.provenance_
         rarer = min(data.events, data.n - data.events)
-        what = "the scores pass through as they are" if self.choice_ == "identity" else f"{self.choice_} stands in"
+        aside = " (exact 0 and 1 aside)" if self.comparison_.notes else ""
+        through = f"the scores pass through as they are{aside}"
+        what = through if self.choice_ == "identity" else f"{self.choice_} stands in"
         if not rarer:
             return f"the rows hold one class only, so {what}."
         if rarer >= LEAST and data.n >= FEW:
@@ -306,7 +325,7 @@ class AutoCalibrator(BinaryCalibrator):
         if isinstance(self.map_, BetaMap):
             drawn = ", drawn towards the model" if self.choice_ == "shrunken" else ""
             return f"a beta map{drawn} (a {self.map_.a:.4g}, b {self.map_.b:.4g}, c {self.map_.c:.4g})"
-        return repr(self.map_)
+        return rates_text(self.map_) if self.choice_ == RATES.name else repr(self.map_)
 
     def _not_tried(self) -> list[str]:
         """Candidates that take more rows than there are; the unit is told once, at the end."""
@@ -330,6 +349,13 @@ class AutoCalibrator(BinaryCalibrator):
             f"Choosing and fitting on {parts} takes the {name} of the others from {self.before_.value:.4f} "
             f"to {self.after_.value:.4f} ({change.value:+.4f}, 95 % interval {change.low:+.4f} to {change.high:+.4f})."
         )
+
+
+def _end_notes(tally: Tally) -> tuple[str, ...]:
+    if tally.has_interior:
+        return end_notes(tally)
+    low, high = map(end_text, tally.ends)
+    return (f"{NO_INTERIOR}: in losses the model's 0 and 1 count as {low} and {high}",)
 
 
 def _candidates(given: Sequence[str | BinaryCalibrator]) -> list[Candidate]:

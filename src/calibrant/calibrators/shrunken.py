@@ -5,16 +5,16 @@ Nothing here is an estimator, so that a choice can be made without loading sciki
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Literal
 
 import numpy as np
 
-from calibrant.calibrators.scaling import FARTHEST_LOG_ODDS
-from calibrant.maps import Axis, BetaMap, LogitAffineMap
-from calibrant.numerics import Floats, Grid, expit, logit
+from calibrant.calibrators.scaling import FARTHEST_LOG_ODDS, fit_rates
+from calibrant.maps import Axis, BetaMap, LogitAffineMap, Map
+from calibrant.numerics import Ends, Floats, Grid, expit, logit
 from calibrant.tallies import Tally
 
 Terms = Literal[1, 2, 3]
@@ -38,7 +38,7 @@ GRIDDED_CELLS = 1 << 16
 STEPS, HALVINGS, SETTLED = 50, 30, 1e-12
 
 
-def fit_shrunken(tally: Tally, terms: Terms = 3) -> LogitAffineMap | BetaMap:
+def fit_shrunken(tally: Tally, terms: Terms = 3) -> Map:
     r"""A level, a slope and a skew of the log-odds, averaged over how large they may be.
 
     .. math:: \operatorname{logit} m(s) = x + \theta_1 + \theta_2 (x - c) + \theta_3 w,
@@ -53,7 +53,8 @@ def fit_shrunken(tally: Tally, terms: Terms = 3) -> LogitAffineMap | BetaMap:
 
     Notes
     -----
-    Edges: one class or separated classes are no trouble, as the priors hold the values. A map that would fall is
+    Edges: scores of exactly 0 and 1 are read by :class:`~calibrant.numerics.Ends`; where all are, the result is a table
+    of two rates. One class or separated classes are no trouble, as the priors hold the values. A map that would fall is
     replaced by one with fewer terms, at last by a slope of zero. Log-odds have no skew. Above 65,536 distinct scores
     the grid is used.
     Guarantee: no finite-sample guarantee.
@@ -67,8 +68,10 @@ def fit_shrunken(tally: Tally, terms: Terms = 3) -> LogitAffineMap | BetaMap:
     >>> round(fitted.intercept, 3), fitted.slope
     (-0.175, 1.0)
     """
+    if not tally.has_interior:
+        return fit_rates(tally)[0]
     if tally.kind == "probability" and tally.resolution == "exact" and len(tally) > GRIDDED_CELLS:
-        tally = tally.coarsen(Grid())
+        tally = tally.with_ends(tally.ends).coarsen(Grid())
     if tally.kind != "probability" and terms == 3:
         terms = 2
     family = _Family.of(tally, terms)
@@ -78,8 +81,8 @@ def fit_shrunken(tally: Tally, terms: Terms = 3) -> LogitAffineMap | BetaMap:
         return fitted
     if terms == 3:
         return fit_shrunken(tally, 2)
-    held = _Family(family.x, family.n, family.events, np.zeros(2), 1, family.axis, family.centre, stretch=-1.0)
-    return LogitAffineMap(0.0, float(held.posterior_mean()[0]) + family.centre, family.axis)
+    held = replace(family, line=np.zeros(2), terms=1, stretch=-1.0)
+    return LogitAffineMap(0.0, float(held.posterior_mean()[0]) + family.centre, family.axis, *family.ends)
 
 
 def _rises(fitted: LogitAffineMap | BetaMap) -> bool:
@@ -97,6 +100,7 @@ class _Family:
     """Value of the skew's raw direction at c, and its slope, which are taken off."""
     terms: int
     axis: Axis
+    ends: Ends
     centre: float
     stretch: float = 0.0
 
@@ -104,7 +108,7 @@ class _Family:
     def of(cls, tally: Tally, terms: Terms) -> _Family:
         axis: Axis = "log-odds" if tally.kind == "probability" else "score"
         scores = tally.scores
-        x = logit(scores) if axis == "log-odds" else np.clip(scores, -FARTHEST_LOG_ODDS, FARTHEST_LOG_ODDS)
+        x = logit(scores, tally.ends) if axis == "log-odds" else np.clip(scores, -FARTHEST_LOG_ODDS, FARTHEST_LOG_ODDS)
         p = expit(x)
         weight = tally.n * p * (1.0 - p)
         mass = float(weight.sum())
@@ -116,7 +120,7 @@ class _Family:
             line[0] = float((weight * raw).sum()) / mass
             line[1] = float((weight * away * raw).sum()) / spread if spread > 0.0 else 0.0
         n, events = tally.n.astype(np.float64), tally.events.astype(np.float64)
-        return cls(x, n, events, line, terms, axis, centre)
+        return cls(x, n, events, line, terms, axis, tally.ends, centre)
 
     def design(self) -> Floats:
         """One line per term."""
@@ -172,8 +176,8 @@ class _Family:
         slope = 1.0 + stretch - skew * self.line[1]
         intercept = level - stretch * self.centre - skew * (self.line[0] - self.line[1] * self.centre)
         if self.terms < 3:
-            return LogitAffineMap(float(slope), float(intercept), self.axis)
-        return BetaMap(float(slope + skew), float(slope - skew), float(intercept))
+            return LogitAffineMap(float(slope), float(intercept), self.axis, *self.ends)
+        return BetaMap(float(slope + skew), float(slope - skew), float(intercept), *self.ends)
 
 
 def _raw_skew(x: Floats) -> Floats:

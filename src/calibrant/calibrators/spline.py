@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.scaling import Scaling
+from calibrant.calibrators.scaling import Scaling, rates_text
 from calibrant.calibrators.splines import KNOTS, fit_spline
-from calibrant.maps import Map
+from calibrant.maps import Map, StepMap
 from calibrant.tallies import Tally
 
 
@@ -35,8 +35,9 @@ class SplineCalibrator(BinaryCalibrator):
       knots where they happen.
 
     The result is a table of some hundred straight pieces of the probability over the score, off the curve by about
-    0.001 in log-odds or 0.0001 in probability at most, within the range of the scores. It reaches to log-odds of 22,
-    and over real scores as far again as their range on either side; beyond, it is constant.
+    0.001 in log-odds or 0.0001 in probability at most, within the range of the scores. It reaches to log-odds of 22 or,
+    where some scores are exactly 0 or 1, to what these are read as, and over real scores as far again as their range on
+    either side; beyond, it is constant.
 
     Parameters
     ----------
@@ -45,6 +46,8 @@ class SplineCalibrator(BinaryCalibrator):
     penalty : float, optional
         :math:`\lambda`, with x in units of its standard deviation; by default it is chosen. ``inf`` gives Platt's map.
     soft_targets, limits : bool
+        As in :class:`PlattScaling`.
+    clamp : float, optional
         As in :class:`PlattScaling`.
 
     Attributes
@@ -57,7 +60,8 @@ class SplineCalibrator(BinaryCalibrator):
     Notes
     -----
     Edges: fewer than three distinct scores, or scores that differ by less than a millionth of their size, give Platt's
-    map; one class and separated classes are treated as in :class:`PlattScaling`, with a note.
+    map; one class, separated classes and scores of exactly 0 and 1 are treated as in :class:`PlattScaling`, with a
+    note.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
     Cost: one pass to join cells into at most some hundred groups, then about 30 Newton steps on those.
     Reference: Lucena (2018), arXiv:1809.07751, for splines of the log-odds; Ramsay (1988) for monotone ones.
@@ -81,11 +85,13 @@ class SplineCalibrator(BinaryCalibrator):
         penalty: float | None = None,
         soft_targets: bool = False,
         limits: bool = False,
+        clamp: float | None = None,
     ) -> None:
         self.n_knots = n_knots
         self.penalty = penalty
         self.soft_targets = soft_targets
         self.limits = limits
+        self.clamp = clamp
 
     def _fit_map(self, tally: Tally) -> Map:
         how = Scaling(soft_targets=self.soft_targets, limits=self.limits)
@@ -95,6 +101,8 @@ class SplineCalibrator(BinaryCalibrator):
         return fit.map
 
     def _describe(self) -> str:
+        if isinstance(self.map_, StepMap):
+            return rates_text(self.map_)
         if self.penalty_ == float("inf"):
             return f"no bend: {self.map_!r}"
         return f"{self.freedom_:.1f} effective parameters (2 would be Platt's line), penalty {self.penalty_:.3g}"

@@ -19,7 +19,7 @@ from calibrant.calibrators.scaling import DEFAULT, Scaling, Support, Targets, fi
 from calibrant.calibrators.tables import Curve, tabulate
 from calibrant.maps import Axis, LogitAffineMap, Map
 from calibrant.numerics import Floats, Grid, expit, logit
-from calibrant.tallies import Tally
+from calibrant.tallies import Tally, end_notes
 
 KNOTS = 24
 PENALTIES = 4.0 ** np.arange(9.0, -6.0, -1.0)
@@ -85,6 +85,9 @@ def fit_spline(
     ([0.13, 0.52], 6.7)
     """
     _check(n_knots, penalty)
+    if not tally.has_interior:
+        return _platt(tally, how)
+    ends, read = tally.ends, end_notes(tally)
     support = Support.of(tally)
     targets = Targets.of(support, how)
     cells = _cells(tally, targets)
@@ -99,10 +102,10 @@ def fit_spline(
     best, coefficients, freedom = _search(unit, line, knots, spread, tried)
     if penalty is None and freedom < 2.0 + HARDLY:
         axis: Axis = "log-odds" if tally.kind == "probability" else "score"
-        straight = LogitAffineMap(line[1] / half, line[0] - line[1] * centre / half, axis)
-        return SplineFit(how.finish(straight, tally), targets.notes, float("inf"), 2.0)
-    fitted = how.finish(tabulate(_Spline(tally.kind, centre, half, knots, coefficients)), tally)
-    return SplineFit(fitted, targets.notes, best, freedom)
+        straight = LogitAffineMap(line[1] / half, line[0] - line[1] * centre / half, axis, *ends)
+        return SplineFit(how.finish(straight, tally), (*read, *targets.notes), float("inf"), 2.0)
+    fitted = how.finish(tabulate(_Spline(tally.kind, ends, centre, half, knots, coefficients)), tally)
+    return SplineFit(fitted, (*read, *targets.notes), best, freedom)
 
 
 def _check(n_knots: int, penalty: float | None) -> None:
@@ -122,11 +125,12 @@ def _platt(tally: Tally, how: Scaling) -> SplineFit:
 
 def _cells(tally: Tally, targets: Targets) -> _Cells:
     """Cells by log-odds (or real score), few enough to pass over a hundred times."""
+    ends = tally.ends
     if tally.kind == "probability" and tally.resolution == "exact" and len(tally) > GRIDDED_CELLS:
         tally = tally.coarsen(Grid())
-    x = logit(tally.scores) if tally.kind == "probability" else tally.scores
+    x = logit(tally.scores, ends) if tally.kind == "probability" else tally.scores
     n, events = tally.n.astype(np.float64), tally.events.astype(np.float64)
-    starts = np.flatnonzero(np.append(True, x[1:] > x[:-1]))  # scores beyond the clamp share its log-odds
+    starts = np.flatnonzero(np.append(True, x[1:] > x[:-1]))  # scores beyond an end share its log-odds
     if len(starts) > KEPT_CELLS:
         starts = _group_starts(x, n)
     weight, hits = np.add.reduceat(n, starts), np.add.reduceat(events, starts)

@@ -12,7 +12,7 @@ import numpy as np
 
 from calibrant.arrays import Kind
 from calibrant.maps import LARGEST, BetaMap, LogitAffineMap, Map, PiecewiseLinearMap
-from calibrant.numerics import CLAMP, LOG_ODDS_LIMIT, Floats, expit, logit
+from calibrant.numerics import LOG_ODDS_LIMIT, Ends, Floats, expit, logit
 from calibrant.tallies import Tally
 
 TABLE_ERROR, OUTER_ERROR, FEWEST_NODES, MOST_NODES = 4e-4, 5e-3, 20, 1000
@@ -21,14 +21,14 @@ TABLE_ERROR, OUTER_ERROR, FEWEST_NODES, MOST_NODES = 4e-4, 5e-3, 20, 1000
 THIN_ERROR = 2e-3
 """How far in log-odds a thinner table may be from the one it stands for: a tenth of a per cent at most."""
 
-IDENTITY = LogitAffineMap(1.0, 0.0)
-
 
 @dataclass(frozen=True, eq=False)
 class Curve:
     """Log-odds over positions x = centre + half u, where u is -1 and 1 at the ends of the data."""
 
     kind: Kind
+    ends: Ends
+    """Where a probability is clipped before its log-odds are taken."""
     centre: float
     half: float
     knots: Floats
@@ -45,19 +45,20 @@ class Curve:
     def scores(self, u: Floats) -> Floats:
         """The scores at some positions."""
         x = self.positions(u)
-        return expit(x) if self.kind == "probability" else np.clip(x, -LARGEST, LARGEST)
+        if self.kind != "probability":
+            return np.clip(x, -LARGEST, LARGEST)
+        return np.asarray(np.clip(1.0 / (1.0 + np.exp(-x)), *self.ends))
 
-    def ends(self) -> tuple[float, float]:
+    def reach(self) -> tuple[float, float]:
         """How far the table goes: all log-odds of scores, or the range of real scores and as much again beside it."""
         if self.kind == "real":
             return -3.0, 3.0
-        limit = float(logit(np.array(1.0 - CLAMP)))
-        low, high = (-limit - self.centre) / self.half, (limit - self.centre) / self.half
+        low, high = ((logit(np.array(self.ends), self.ends) - self.centre) / self.half).tolist()
         return (low, high) if self.kind == "probability" else (min(low, -1.0), max(high, 1.0))
 
     def fine(self) -> Floats:
         """Positions close enough together to judge the curve by: between knots, on its straight ends, and evenly."""
-        low, high = self.ends()
+        low, high = self.reach()
         parts = [np.linspace(low, high, 500), _subdivided(self.knots, 25)]
         for side, end in ((-1.0, 0), (1.0, -1)):
             value, slope, _ = (float(part[0]) for part in self.at(self.knots[end : end + 1 or None]))
@@ -79,11 +80,12 @@ class BetaCurve(Curve):
     def of(cls, fitted: LogitAffineMap | BetaMap, tally: Tally) -> BetaCurve:
         """The curve of a fitted map, over the range of the scores."""
         ends = tally.scores[[0, -1]]
-        low, high = logit(ends) if tally.kind == "probability" else ends
+        clipped = Ends(fitted.low, fitted.high)
+        low, high = logit(ends, clipped) if tally.kind == "probability" else ends
         half = max(float(high / 2 - low / 2), 1.0)
         given = (fitted.slope, fitted.slope, fitted.intercept) if isinstance(fitted, LogitAffineMap) else None
         a, b, c = given or (fitted.a, fitted.b, fitted.c)  # type: ignore[union-attr]
-        return cls(tally.kind, float(low / 2 + high / 2), half, np.linspace(-1.0, 1.0, 24), a, b, c)
+        return cls(tally.kind, clipped, float(low / 2 + high / 2), half, np.linspace(-1.0, 1.0, 24), a, b, c)
 
     def at(self, u: Floats) -> tuple[Floats, Floats, Floats]:
         """Value, slope and change of slope."""
@@ -163,8 +165,8 @@ def _reach(knots: Floats, values: Floats, slack: Floats, here: int) -> int:
 def _as_table(fitted: Map, tally: Tally) -> PiecewiseLinearMap:
     if isinstance(fitted, PiecewiseLinearMap):
         return fitted
-    if fitted == IDENTITY:
-        ends = np.array([CLAMP, 1.0 - CLAMP])
+    if isinstance(fitted, LogitAffineMap) and (fitted.slope, fitted.intercept, fitted.on) == (1.0, 0.0, "log-odds"):
+        ends = np.array([fitted.low, fitted.high])
         return PiecewiseLinearMap(ends, ends)
     if isinstance(fitted, LogitAffineMap | BetaMap):
         return tabulate(BetaCurve.of(fitted, tally))
