@@ -20,6 +20,7 @@ from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.metrics.scores import (
     AT_MEANS,
+    AT_THEIR_WORD,
     NO_WIDTH,
     DecisionCurve,
     accuracy,
@@ -176,7 +177,7 @@ def test_log_loss_is_infinite_and_says_why() -> None:
     assert found.value == math.inf
     assert found.se is found.low is found.high is None
     assert found.notes == (
-        "4 rows with a score of exactly 0 or 1",
+        f"4 rows with a score of exactly 0 or 1, {AT_THEIR_WORD}",
         "infinite because of 2 rows with an event at score 0 or none at score 1; without them it is 0.2310",
     )  # the other three lose 0, 0 and log 2
     assert found.null == pytest.approx(math.log(2) / 5)
@@ -186,13 +187,13 @@ def test_log_loss_is_infinite_and_says_why() -> None:
 def test_log_loss_without_impossible_rows_is_finite_but_notes_the_ends() -> None:
     found = log_loss([0.0, 1.0, 1.0, 0.5], [0, 1, 1, 1])
     assert found.value == pytest.approx(math.log(2) / 4)
-    assert found.notes == ("3 rows with a score of exactly 0 or 1",)
+    assert found.notes == (f"3 rows with a score of exactly 0 or 1, {AT_THEIR_WORD}",)
     assert found.se is not None
 
 
 def test_log_loss_under_importance_weights_speaks_of_weight() -> None:
     found = log_loss([0.0, 0.5, 1.0], [1, 0, 1], [0.25, 1.5, 2.5])
-    assert found.notes[0] == "rows of weight 2.75 with a score of exactly 0 or 1"
+    assert found.notes[0] == f"rows of weight 2.75 with a score of exactly 0 or 1, {AT_THEIR_WORD}"
     assert "rows of weight 0.25 with an event at score 0" in found.notes[1]
     assert f"without them it is {1.5 * math.log(2) / 4:.4f}" in found.notes[1]
 

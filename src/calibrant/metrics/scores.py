@@ -31,6 +31,7 @@ from calibrant.tallies import Clusters, Tally
 
 NO_WIDTH = "no interval: all rows show the same value, and the standard error of 0 is silent about rows not seen"
 MOST_STRETCHES = 4
+AT_THEIR_WORD = "not clipped: no loss where the label agrees, infinite loss where it does not"
 AT_MEANS = "computed as if every row had its bin's mean score"
 
 
@@ -120,7 +121,7 @@ def log_loss(
     >>> round(float(log_loss([0.5, 0.25], [1, 0])), 4)
     0.4904
     >>> print(*log_loss([0.0, 0.5], [1, 0]).notes, sep="\n")
-    1 row with a score of exactly 0 or 1
+    1 row with a score of exactly 0 or 1, not clipped: no loss where the label agrees, infinite loss where it does not
     infinite because of 1 row with an event at score 0 or none at score 1; without them it is 0.6931
     """
     if groups is not None or isinstance(scores, Clusters):
@@ -131,7 +132,7 @@ def log_loss(
     found = _estimate("log loss", sums, math.inf, _resolution_notes(data))
     if not sums.on_ends:
         return found
-    notes = (*found.notes, f"{amount(sums.on_ends, data.counts)} with a score of exactly 0 or 1")
+    notes = (*found.notes, f"{amount(sums.on_ends, data.counts)} with a score of exactly 0 or 1, {AT_THEIR_WORD}")
     if not sums.impossible:
         return replace(found, notes=notes)
     rest = sums.total - sums.impossible

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.numerics import Floats, expit, logit
+from calibrant.numerics import Ends, Floats, expit, logit
 from calibrant.solvers import fit_logistic, pool_adjacent
 
 Method = Literal["spline", "loess", "isotonic"]
@@ -47,11 +47,12 @@ class SplineCurve:
     coefficients: Floats
     centre: float
     spread: float
+    ends: Ends
     notes: tuple[str, ...] = ()
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
-        features = _spline_features((logit(scores) - self.centre) / self.spread, self.knots)
+        features = _spline_features((logit(scores, self.ends) - self.centre) / self.spread, self.knots)
         return expit(np.einsum("j,jc->c", self.coefficients, features[: len(self.coefficients)]))
 
 
@@ -83,7 +84,8 @@ class StepCurve:
 
 def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
     """Maximum likelihood on five knots, or on as many as the data carry; NaN where no likelihood has a maximum."""
-    z = logit(scores)
+    ends = Ends.of(scores)
+    z = logit(scores, ends)
     hits, misses = float(events.sum()), float((n - events).sum())
     if not (hits > 0.0 and misses > 0.0):
         return _undefined("only one class is present: the likelihood has no maximum")
@@ -98,7 +100,7 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
         fit = fit_logistic(lambda cells=cells: cells, size)  # type: ignore[misc]
         if fit.converged:
             notes = () if len(knots) == 5 else (f"the data carry {_shape(knots, size)}, not five knots",)
-            return SplineCurve(knots, fit.coefficients, centre, spread, notes)
+            return SplineCurve(knots, fit.coefficients, centre, spread, ends, notes)
     return _undefined("Newton's method did not settle")
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.export.document import Calibration, as_calibration
 from calibrant.maps import Map
-from calibrant.numerics import expit, logit
+from calibrant.numerics import Ends, expit, logit
 from calibrant.shift.stages import check_rate, log_odds, rising_root, then_shift, unlabelled
 from calibrant.tallies import Tally
 
@@ -51,7 +51,8 @@ def shift_to(
 
     Notes
     -----
-    Edge rules: images of 0 and 1 are moved inside the clamp of 2^-32 first. One row or one distinct score is enough.
+    Edge rules: images of exactly 0 and 1 are read as half as far from their end as the nearest other image. One row or
+    one distinct score is enough.
     Guarantee: the mean is met up to rounding. That single probabilities are right needs more: that the likelihood ratio
     of the score did not change, only the base rate; no finite-sample guarantee. Multiplying probabilities instead would
     leave [0, 1] and has no such reading (Tasche 2013).
@@ -69,7 +70,9 @@ def shift_to(
     """
     start, target = as_calibration(calibration), log_odds(check_rate("mean", mean))
     tally = unlabelled(scores, sample_weight, start.kind)
-    z, n = logit(start.map.apply(tally.scores)), tally.n / tally.total
+    images = start.map.apply(tally.scores)
+    ends = Ends.of(images)
+    z, n = logit(images, ends), tally.n / tally.total
 
     def off_by(shift: float) -> tuple[float, float]:
         """Log-odds of the mean beyond the target: nearly linear in the shift, so Newton needs few steps."""
@@ -80,4 +83,4 @@ def shift_to(
 
     near = -off_by(0.0)[0]
     shift = rising_root(off_by, target - float(z.max()), target - float(z.min()), 1e-15, near)
-    return then_shift(start, shift, f"shifted to a mean of {mean:.6g}")
+    return then_shift(start, shift, f"shifted to a mean of {mean:.6g}", ends)

@@ -13,7 +13,7 @@ from calibrant.arrays import InputError
 from calibrant.export.document import Calibration, as_calibration
 from calibrant.maps import Map
 from calibrant.metrics.estimates import TWO_SIDED
-from calibrant.numerics import Floats
+from calibrant.numerics import Ends, Floats
 from calibrant.shift.mixture import MixtureFit, fit_mixture
 from calibrant.shift.stages import log_odds, rising_root, then_shift, unlabelled
 from calibrant.tallies import Tally
@@ -151,7 +151,10 @@ def label_shift(
     moved = start
     if not math.isnan(rate):
         offset = log_odds(held) - log_odds(_inside(likelihood.source_rate, old.effective_size))
-        moved = then_shift(start, offset, f"moved by label shift to a base rate of {held:.6g}")
+        # The likelihood takes probabilities of exactly 0 and 1 at their word, and so does the map.
+        sure = (likelihood.p == 0.0) | (likelihood.p == 1.0)
+        words = f"moved by label shift to a base rate of {held:.6g}"
+        moved = then_shift(start, offset, words, Ends.of(likelihood.p[~sure]))
     ends = (max(rate - TWO_SIDED * se, 0.0), min(rate + TWO_SIDED * se, 1.0)) if se == se else (math.nan, math.nan)
     return LabelShift(rate, se, *ends, likelihood.source_rate, float(new.total), moved, fit, notes)
 

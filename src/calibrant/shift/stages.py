@@ -16,6 +16,7 @@ from calibrant.arrays.sides import check_weights
 from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import Refusal
 from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap
+from calibrant.numerics import Ends
 from calibrant.tallies import Tally
 
 ROOT_STEPS = 200
@@ -47,9 +48,9 @@ def unlabelled(scores: ArrayLike | Tally, sample_weight: ArrayLike | None, kind:
     return Tally.from_rows(Rows(s, nobody, weights, weights is None, None, None, kind, ()))
 
 
-def then_shift(calibration: Calibration, offset: float, words: str) -> Calibration:
-    """The calibration followed by a visible stage that adds ``offset`` to the log-odds."""
-    stage = LogitAffineMap(1.0, offset)
+def then_shift(calibration: Calibration, offset: float, words: str, ends: Ends) -> Calibration:
+    """The calibration followed by a visible stage that adds ``offset`` to the log-odds, clipped to the ``ends``."""
+    stage = LogitAffineMap(1.0, offset, "log-odds", *ends)
     mapped = stage if isinstance(calibration.map, IdentityMap) else ComposeMap((calibration.map, stage))
     origin = calibration.provenance
     return Calibration(mapped, None if origin is None else replace(origin, method=f"{origin.method}, {words}"), MOVED)
