@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.calibrate import calibrate
+from calibrant.calibrators.class_scaling import MatrixScaling, VectorScaling
+from calibrant.calibrators.class_select import ClassAutoCalibrator
 from calibrant.calibrators.crossfit import crossfit
 from calibrant.calibrators.folds import Folds
 from calibrant.calibrators.parametric import BetaScaling, LogitShift, PlattScaling, TemperatureScaling
@@ -59,7 +61,7 @@ def world(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return scores, (rng.random(n) < 0.1 + 0.7 * scores).astype(int)
 
 
-def quiet(made: BinaryCalibrator, *args: Any, **kwargs: Any) -> BinaryCalibrator:
+def quiet(made: Any, *args: Any, **kwargs: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
         return made.fit(*args, **kwargs)
@@ -534,3 +536,44 @@ def test_a_shift_reads_certain_scores_from_the_others() -> None:
 
 def test_log_odds_of_the_ends() -> None:
     np.testing.assert_allclose(logit(np.array([0.0, 0.5, 1.0]), Ends(0.2, 0.8)), [-np.log(4), 0.0, np.log(4)])
+
+
+# ------------------------------------------------------------------------------------------------------ several classes
+
+
+def class_votes(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of 20 votes for three classes, many of them exactly 0."""
+    rng = np.random.default_rng(11)
+    p = rng.dirichlet([0.6, 0.6, 0.6], n)
+    y = np.array([rng.choice(3, p=row) for row in p])
+    return np.array([rng.multinomial(20, row**1.3 / (row**1.3).sum()) for row in p]) / 20, y
+
+
+@pytest.mark.parametrize("cls", [TemperatureScaling, VectorScaling, MatrixScaling])
+def test_zeros_of_a_matrix_are_read_as_half_the_smallest_other_probability(cls: Any) -> None:
+    """Read as 2^-32 they made a temperature of 6.1 where half of 0.05 makes it 1.3."""
+    p, y = class_votes()
+    zeros = int((p == 0.0).sum())
+    assert (zeros > 100, p[p > 0].min()) == (True, 0.05)
+    cal = cls().fit(p, y)
+    assert cal.map_.clamp == 0.025
+    assert f"{zeros:,} probabilities of exactly 0 are read as 0.025 in logarithms" in cal.notes_
+    assert cls(clamp=0.025).fit(p, y).map_ == cal.map_
+    assert cls(clamp=CLAMP).fit(p, y).temperature_ > 4.0 * cal.temperature_
+    small = np.array([[1e-20, 0.5, 0.5], [0.3, 0.3, 0.4], [0.2, 0.7, 0.1]])
+    small /= small.sum(axis=1, keepdims=True)
+    assert quiet(cls(), small, [1, 0, 2]).map_.clamp == 1e-20
+
+
+def test_a_kept_model_of_classes_reads_zeros_by_the_same_rule() -> None:
+    rng = np.random.default_rng(12)
+    p = rng.dirichlet([1.0, 1.0, 1.0], 40)
+    p[0] = [0.0, 0.5, 0.5]
+    y = rng.integers(0, 3, 40)
+    y[0] = 0
+    cal = quiet(ClassAutoCalibrator(), p, y)
+    least = float(p[p > 0.0].min())
+    assert cal.choice_ == "identity"
+    assert cal.map_.clamp == least / 2
+    assert any(f"here 0 is read as {least / 2:.4g}" in note for note in cal.notes_)
+    assert f"1 probability of exactly 0 is read as {least / 2:.4g} in logarithms" in cal.notes_

@@ -80,7 +80,7 @@ def log_loss(p: Floats, y: Floats) -> float:
 def test_one_step_of_platt_by_hand() -> None:
     # s = 1/2: features (0, 1), p = 1/2, gradient (0, -1/2), A = diag(100, 100.25), b = 0.5 / (0.1 * 100.25)
     ops = OnlinePlatt().learn_one(0.5, 1)
-    assert ops.freeze() == LogitAffineMap(1.0, 0.5 / 10.025, clamp=USUAL)
+    assert ops.freeze() == LogitAffineMap(1.0, 0.5 / 10.025, low=USUAL, high=1.0 - USUAL)
     # s = E: features (1, 1), p = E, gradient g (1, 1) with g = E; A^-1 (1, 1) = (1, 1) / (100 + 2 g^2)
     ops = OnlinePlatt().learn_one(E, 0)
     move = 10.0 * E / (100.0 + 2.0 * E * E)
@@ -853,7 +853,7 @@ def test_the_frozen_map_carries_the_clamp(clamp: float) -> None:
     ):
         frozen = forecaster.learn_many(scores, labels).freeze()
         assert isinstance(frozen, (LogitAffineMap, BetaMap))
-        assert frozen.clamp == clamp
+        assert (frozen.low, frozen.high) == (clamp, 1.0 - clamp)
         assert frozen.apply(scores) == pytest.approx(forecaster.predict_many(scores), abs=1e-13)
         assert forecaster.predict_one(0.0) == forecaster.predict_one(clamp)
         assert resume(forecaster.to_json()).predict_one(0.0) == forecaster.predict_one(0.0)
@@ -864,10 +864,10 @@ def test_the_frozen_map_carries_the_clamp(clamp: float) -> None:
 def test_parameters_have_names() -> None:
     scores, labels = stream(100)
     ops = OnlinePlatt().learn_many(scores, labels)
-    assert ops.freeze() == LogitAffineMap(ops.slope, ops.intercept, clamp=USUAL)
+    assert ops.freeze() == LogitAffineMap(ops.slope, ops.intercept, low=USUAL, high=1.0 - USUAL)
     assert ops.slope != 1.0
     obs = OnlineBeta().learn_many(scores, labels)
-    assert obs.freeze() == BetaMap(obs.a, obs.b, obs.c, clamp=USUAL)
+    assert obs.freeze() == BetaMap(obs.a, obs.b, obs.c, low=USUAL, high=1.0 - USUAL)
     aioli = Aioli()
     assert (aioli.slope, aioli.intercept) == (1.0, 0.0)
     assert aioli.learn_one(0.5, 1).intercept > 0.0

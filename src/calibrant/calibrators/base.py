@@ -333,7 +333,7 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
 
 def ends_at(clamp: object, kind: Kind = "probability") -> Ends:
     """The ends of a ``clamp=``, which must be a number below 1/2 and is for probabilities."""
-    if isinstance(clamp, bool) or not isinstance(clamp, Real) or not LEAST_LOW <= clamp < 0.5:
+    if isinstance(clamp, bool) or not isinstance(clamp, Real) or not LEAST_LOW <= float(clamp) < 0.5:
         raise InputError(f"clamp must be a number between 1e-300 and 0.5, or None, got {clamp!r}")
     if kind != "probability":
         raise InputError(f"clamp is for probabilities, not {kind} scores: leave it out")

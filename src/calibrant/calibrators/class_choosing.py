@@ -26,7 +26,7 @@ from calibrant.calibrators.class_crossing import (
     searched,
 )
 from calibrant.calibrators.losses import NAMES, Loss, Losses
-from calibrant.calibrators.softmax_fits import UNHELD, LogRows, fit_slope
+from calibrant.calibrators.softmax_fits import LogRows, fit_slope
 from calibrant.maps import ClassMap
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import CLAMP
@@ -71,13 +71,8 @@ class ClassCandidate:
             return self.given
         trials = view.trials
         if self.name == "identity":
-            return Setting("identity", kept_clamp(trials.rows))
+            return Setting("identity", trials.zeros)
         return searched(view, Setting(FORMS[self.name], CLAMP, middle(trials.size)))
-
-
-def kept_clamp(rows: ClassRows) -> float:
-    """Where the probabilities of a model that is kept are held: at 2**-32; those of logits not at all."""
-    return UNHELD if rows.kind == "logit" else CLAMP
 
 
 def fitted(trial: Trial, rows: ClassRows) -> ClassMap:
@@ -135,7 +130,7 @@ def select_classes(trials: Trials, candidates: Sequence[ClassCandidate], rows: f
     tried = [each for each in candidates if not each.why_not(rows, trials.size)]
     default = _default(tried)
     flat, best = None, 0
-    found: list[Trial] = [Setting("identity", kept_clamp(trials.rows))]
+    found: list[Trial] = [Setting("identity", trials.zeros)]
     if parts and len(tried) > 1:
         view = View(trials, parts)
         found, flat = _found(view, tried)

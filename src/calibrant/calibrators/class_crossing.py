@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.class_rows import ClassRows
 from calibrant.calibrators.class_folds import ClassFolds
 from calibrant.calibrators.losses import Loss, Losses
-from calibrant.calibrators.softmax_fits import UNHELD, LogRows, fit_slope
+from calibrant.calibrators.softmax_fits import UNHELD, LogRows, fit_slope, zeros_as
 from calibrant.calibrators.softmax_ridge import SETTLED, Affine, Ridge, fit_affine
 from calibrant.maps import ClassMap, SoftmaxMap
 from calibrant.numerics import CLAMP, Floats
@@ -99,8 +99,10 @@ class Trials:
     ``parts`` are those that something can be fitted for: walking forward, the first has nothing before it.
     """
 
-    def __init__(self, rows: ClassRows, folds: ClassFolds, loss: Loss) -> None:
+    def __init__(self, rows: ClassRows, folds: ClassFolds, loss: Loss, zeros: float | None = None) -> None:
         self.rows, self.folds, self.loss = rows, folds, loss
+        self.zeros = zeros_as(rows) if zeros is None else zeros
+        """What the model's probabilities of exactly 0 are read as, where these are some of its rows too."""
         self.size = len(rows.classes)
         self.parts = tuple(range(1 if folds.forward else 0, len(folds))) if len(folds) > 1 else ()
         self._where = [np.flatnonzero(share) for share in folds.shares]

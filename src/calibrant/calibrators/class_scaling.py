@@ -24,7 +24,7 @@ from calibrant.calibrators.class_crossing import (
 )
 from calibrant.calibrators.class_folds import ClassFolds, some_rows
 from calibrant.calibrators.folds import FOLDS
-from calibrant.calibrators.softmax_fits import LogRows, fit_slope
+from calibrant.calibrators.softmax_fits import LogRows, fit_slope, zero_notes
 from calibrant.calibrators.softmax_ridge import Ridge, fit_affine
 from calibrant.maps import SoftmaxMap
 
@@ -52,6 +52,7 @@ class SoftmaxCalibrator(ClassCalibrator):
         if self.clamp is not None and not 0.0 < self.clamp < 1.0:
             raise InputError(f"clamp must lie between 0 and 1, got {self.clamp!r}")
         logs = LogRows.of(rows, self.clamp)
+        self.notes_ = (*self.notes_, *zero_notes(rows, logs.clamp))
         return logs, self._slope(rows, logs)
 
     def _slope(self, rows: ClassRows, logs: LogRows) -> float:
@@ -89,8 +90,8 @@ class VectorScaling(SoftmaxCalibrator):
     ridge : float
         :math:`\lambda`, in rows.
     clamp : float, optional
-        Probabilities are held at it from below before their logarithm is taken; 2**-32 by default, and 1e-300 for
-        logits.
+        Probabilities are clipped to it from below before their logarithm is taken. By default those of exactly 0 are
+        read as half the smallest other one, with a note, and no other is moved; logits are clipped at 1e-300.
 
     Notes
     -----

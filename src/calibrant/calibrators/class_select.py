@@ -19,7 +19,7 @@ from calibrant.calibrators.class_folds import ClassFolds, some_rows
 from calibrant.calibrators.class_scaling import COMPARED, SUMMED, check_parts
 from calibrant.calibrators.losses import Loss
 from calibrant.calibrators.reduction import ReducingCalibrator
-from calibrant.calibrators.softmax_fits import effective_weights
+from calibrant.calibrators.softmax_fits import effective_weights, zero_notes, zeros_as
 from calibrant.guarantees.certificates import Bound, Mode, Refusal
 from calibrant.guarantees.provenance import State
 from calibrant.maps import ClassMap
@@ -71,7 +71,8 @@ class ClassAutoCalibrator(ClassCalibrator):
 
     Notes
     -----
-    Edges: a model that is kept has probabilities below 2**-32 moved there; logits become probabilities. Below 50 rows,
+    Edges: probabilities of exactly 0 of the model as it is are read as half the smallest other one, in losses and where
+    it is kept; logits become probabilities. Below 50 rows,
     or with one class only, nothing is compared. Candidates are compared on about 500,000 scores at most; the chosen one
     is fitted to all. Maps of each class by itself, normalised, are not tried by default: on real cases they lose to the
     structured map nine times of ten.
@@ -112,10 +113,11 @@ class ClassAutoCalibrator(ClassCalibrator):
             raise InputError("groups and time cannot both split the rows: pass one of them")
         if rows.kind == "independent":
             self.notes_ = (*self.notes_, SUMMED)
-        self.notes_ = (*self.notes_, *_impossible(rows))
+        zeros = zeros_as(rows)
+        self.notes_ = (*self.notes_, *_impossible(rows, zeros))
         worth = float(effective_weights(rows).sum()) if np.count_nonzero(rows.class_mass) > 1 else 0.0
         some = some_rows(rows, COMPARED, self.random_state)
-        trials = Trials(some, ClassFolds.of(some, self.cv, self.random_state), self.loss)
+        trials = Trials(some, ClassFolds.of(some, self.cv, self.random_state), self.loss, zeros)
         self._selection = select_classes(trials, self._pool(), worth)
         self.choice_, self.comparison_ = self._selection.name, self._selection.comparison
         self.before_, self.after_, self.change_ = (
@@ -125,6 +127,8 @@ class ClassAutoCalibrator(ClassCalibrator):
         )
         chosen = self._selection.trial
         self.setting_ = chosen if isinstance(chosen, Setting) else None
+        if self.choice_ == "identity":
+            self.notes_ = (*self.notes_, *zero_notes(rows, zeros))
         return fitted(chosen, rows)
 
     def _pool(self) -> list[ClassCandidate]:
@@ -177,7 +181,7 @@ class ClassAutoCalibrator(ClassCalibrator):
         return f"Chose {self.choice_}: {self.map_!r}, {held}{penalty}."
 
 
-def _impossible(rows: ClassRows) -> tuple[str, ...]:
+def _impossible(rows: ClassRows, zeros: float) -> tuple[str, ...]:
     """What to say about labels that the model calls impossible: its own log loss is infinite."""
     if rows.kind == "logit":
         return ()
@@ -185,8 +189,8 @@ def _impossible(rows: ClassRows) -> tuple[str, ...]:
     if not count:
         return ()
     return (
-        f"the model gives {count:,} of {len(rows):,} labels probability 0, an infinite log loss: here it is held at "
-        "2**-32",
+        f"the model gives {count:,} of {len(rows):,} labels probability 0, an infinite log loss: here 0 is read as "
+        f"{zeros:.4g}",
     )
 
 

@@ -10,10 +10,10 @@ from sklearn.utils.metaestimators import available_if
 
 from calibrant.arrays import InputError
 from calibrant.arrays.class_rows import ClassRows, is_matrix
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, ends_at
 from calibrant.calibrators.class_base import ClassCalibrator
 from calibrant.calibrators.scaling import Scaling, fit_beta, fit_level, fit_platt, fit_temperature, rates_text
-from calibrant.calibrators.softmax_fits import LogRows, fit_slope
+from calibrant.calibrators.softmax_fits import LogRows, fit_slope, zero_notes
 from calibrant.guarantees.certificates import Bound, Mode
 from calibrant.maps import BetaMap, ClassMap, ComposeMap, LogitAffineMap, Map, SoftmaxMap
 from calibrant.tallies import Tally
@@ -166,7 +166,8 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[mis
     limits : bool
         As in :class:`PlattScaling`; for one score only.
     clamp : float, optional
-        As in :class:`PlattScaling`. Probabilities of a matrix are clipped from below only, by default to 2**-32.
+        As in :class:`PlattScaling`. Probabilities of a matrix are clipped from below only; by default those of exactly
+        0 are read as half the smallest other one.
 
     Attributes
     ----------
@@ -215,7 +216,9 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[mis
     def _fit_classes(self, rows: ClassRows) -> SoftmaxMap:
         if self.limits:
             raise InputError("limits are for one score: leave them out for a matrix of classes")
-        logs = LogRows.for_slope(rows)
+        clamp = None if self.clamp is None else ends_at(self.clamp).low
+        logs = LogRows.for_slope(rows, clamp)
+        self.notes_ = (*self.notes_, *zero_notes(rows, logs.clamp))
         slope, notes = fit_slope(logs, soft=self.soft_targets)
         self.notes_ = (*self.notes_, *notes)
         self.temperature_ = 1.0 / slope

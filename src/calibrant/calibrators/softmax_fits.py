@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.class_rows import ClassRows, Matrix
 from calibrant.maps import ClassAxis, SoftmaxMap
-from calibrant.numerics import CLAMP, Floats
+from calibrant.numerics import Ends, Floats
 
 LEAST_SLOPE, MOST_SLOPE = 0.01, 100.0
 """A temperature is sought between the reciprocals of these."""
@@ -57,9 +57,9 @@ class LogRows:
 
     @classmethod
     def of(cls, rows: ClassRows, clamp: float | None = None) -> Self:
-        """The logarithms of checked rows; by default held at 2**-32, of logits not at all."""
+        """The logarithms of checked rows; by default held as :func:`zeros_as` says."""
         on: ClassAxis = "logit" if rows.kind == "logit" else "probability"
-        held = (CLAMP if on == "probability" else UNHELD) if clamp is None else clamp
+        held = zeros_as(rows) if clamp is None else clamp
         taken = SoftmaxMap(rows.classes, np.ones(1), np.zeros(0), on, held)
         logs = np.empty_like(rows.scores)
         for part in row_blocks(logs):
@@ -67,10 +67,11 @@ class LogRows:
         return cls(rows.classes, on, held, logs, rows.labels, effective_weights(rows))
 
     @classmethod
-    def for_slope(cls, rows: ClassRows) -> Self:
+    def for_slope(cls, rows: ClassRows, clamp: float | None = None) -> Self:
         """The same for a slope alone, which a constant added to a row does not change: logits as they came, no copy."""
-        if rows.kind != "logit" or max(-float(rows.scores.min()), float(rows.scores.max())) > PLAIN:
-            return cls.of(rows)
+        plain = rows.kind == "logit" and max(-float(rows.scores.min()), float(rows.scores.max())) <= PLAIN
+        if clamp is not None or not plain:
+            return cls.of(rows, clamp)
         return cls(rows.classes, "logit", UNHELD, rows.scores, rows.labels, effective_weights(rows))
 
     def held(self, clamp: float) -> Self:
@@ -87,6 +88,32 @@ class LogRows:
     def to_map(self, slope: Floats, intercept: Floats) -> SoftmaxMap:
         """The map with these numbers."""
         return SoftmaxMap(self.classes, slope.reshape(-1), intercept, self.on, self.clamp)
+
+
+def zeros_as(rows: ClassRows) -> float:
+    """What probabilities of exactly 0 are read as, by the rule of :class:`~calibrant.numerics.Ends` over all of them.
+
+    That is half the smallest other one; without zeros none is moved. Logits are not held at all.
+    """
+    if rows.kind == "logit":
+        return UNHELD
+    found = np.ones(0)
+    for part in row_blocks(rows.scores):
+        block = rows.scores[part]
+        least = block.min(initial=1.0, where=block > 0.0)
+        found = np.append(found, [least, 0.0] if block.min() == 0.0 else [least])
+    return Ends.of(found).low
+
+
+def zero_notes(rows: ClassRows, held: float) -> tuple[str, ...]:
+    """How many probabilities are exactly 0, and what they are read as; nothing where none is."""
+    if rows.kind == "logit":
+        return ()
+    zeros = sum(int(np.count_nonzero(rows.scores[part] == 0.0)) for part in row_blocks(rows.scores))
+    if not zeros:
+        return ()
+    which = "1 probability of exactly 0 is" if zeros == 1 else f"{zeros:,} probabilities of exactly 0 are"
+    return (f"{which} read as {held:.4g} in logarithms",)
 
 
 def effective_weights(rows: ClassRows) -> Floats:

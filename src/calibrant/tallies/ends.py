@@ -14,6 +14,7 @@ def end_notes(tally: Tally) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from calibrant.numerics import Ends
     >>> tally = Tally.from_arrays([0.5, 0.8, 0.95, 1.0, 1.0], [0, 1, 1, 0, 1])
     >>> end_notes(tally)
     ('2 scores of exactly 1 are read as 0.975 in log-odds, half as far from 1 as the nearest other score',)
