@@ -557,12 +557,16 @@ def test_zeros_of_a_matrix_are_read_as_half_the_smallest_other_probability(cls: 
     assert (zeros > 100, p[p > 0].min()) == (True, 0.05)
     cal = cls().fit(p, y)
     assert cal.map_.clamp == 0.025
-    assert f"{zeros:,} probabilities of exactly 0 are read as 0.025 in logarithms" in cal.notes_
+    assert f"logarithms are clipped at 0.025: {zeros:,} probabilities below it are read as that" in cal.notes_
     assert cls(clamp=0.025).fit(p, y).map_ == cal.map_
     assert cls(clamp=CLAMP).fit(p, y).temperature_ > 4.0 * cal.temperature_
-    small = np.array([[1e-20, 0.5, 0.5], [0.3, 0.3, 0.4], [0.2, 0.7, 0.1]])
-    small /= small.sum(axis=1, keepdims=True)
-    assert quiet(cls(), small, [1, 0, 2]).map_.clamp == 1e-20
+    rest = np.where(p == 0.0, 2.0**-54, p)  # as 1 - 0.1 - 0.7 - 0.2 leaves it
+    assert cls().fit(rest, y).map_.clamp == 0.025
+    inside = np.clip(p, 0.025, None)
+    inside /= inside.sum(axis=1, keepdims=True)
+    assert cls().fit(inside, y).map_.clamp == CLAMP
+    hard = np.eye(3)[p.argmax(axis=1)]
+    assert cls().fit(hard, y).map_.clamp == CLAMP
 
 
 def test_a_kept_model_of_classes_reads_zeros_by_the_same_rule() -> None:
@@ -576,4 +580,4 @@ def test_a_kept_model_of_classes_reads_zeros_by_the_same_rule() -> None:
     assert cal.choice_ == "identity"
     assert cal.map_.clamp == least / 2
     assert any(f"here 0 is read as {least / 2:.4g}" in note for note in cal.notes_)
-    assert f"1 probability of exactly 0 is read as {least / 2:.4g} in logarithms" in cal.notes_
+    assert f"logarithms are clipped at {least / 2:.4g}: 1 probability below it is read as that" in cal.notes_

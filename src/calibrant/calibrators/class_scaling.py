@@ -90,8 +90,8 @@ class VectorScaling(SoftmaxCalibrator):
     ridge : float
         :math:`\lambda`, in rows.
     clamp : float, optional
-        Probabilities are clipped to it from below before their logarithm is taken. By default those of exactly 0 are
-        read as half the smallest other one, with a note, and no other is moved; logits are clipped at 1e-300.
+        Probabilities are clipped to it from below before their logarithm is taken. By default those below 2**-32 count
+        as 0 and are read as half the smallest other one, with a note; logits are clipped at 1e-300.
 
     Notes
     -----

@@ -71,8 +71,8 @@ class ClassAutoCalibrator(ClassCalibrator):
 
     Notes
     -----
-    Edges: probabilities of exactly 0 of the model as it is are read as half the smallest other one, in losses and where
-    it is kept; logits become probabilities. Below 50 rows,
+    Edges: the model's probabilities below 2**-32 are read as half the smallest other one, in losses and where it is
+    kept; logits become probabilities. Below 50 rows,
     or with one class only, nothing is compared. Candidates are compared on about 500,000 scores at most; the chosen one
     is fitted to all. Maps of each class by itself, normalised, are not tried by default: on real cases they lose to the
     structured map nine times of ten.

@@ -166,8 +166,8 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[mis
     limits : bool
         As in :class:`PlattScaling`; for one score only.
     clamp : float, optional
-        As in :class:`PlattScaling`. Probabilities of a matrix are clipped from below only; by default those of exactly
-        0 are read as half the smallest other one.
+        As in :class:`PlattScaling`. Probabilities of a matrix are clipped from below only; by default those below
+        2**-32 are read as half the smallest other one.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.class_rows import ClassRows, Matrix
 from calibrant.maps import ClassAxis, SoftmaxMap
-from calibrant.numerics import Ends, Floats
+from calibrant.numerics import CLAMP, Floats
 
 LEAST_SLOPE, MOST_SLOPE = 0.01, 100.0
 """A temperature is sought between the reciprocals of these."""
@@ -91,29 +91,27 @@ class LogRows:
 
 
 def zeros_as(rows: ClassRows) -> float:
-    """What probabilities of exactly 0 are read as, by the rule of :class:`~calibrant.numerics.Ends` over all of them.
+    """What probabilities of 0 are read as: half the smallest other one. Logits are not held at all.
 
-    That is half the smallest other one; without zeros none is moved. Logits are not held at all.
+    Below 2**-32 a probability counts as 0: rows that were rounded often hold the rest of a subtraction there.
     """
     if rows.kind == "logit":
         return UNHELD
-    found = np.ones(0)
+    small, least = False, 1.0
     for part in row_blocks(rows.scores):
         block = rows.scores[part]
-        least = block.min(initial=1.0, where=block > 0.0)
-        found = np.append(found, [least, 0.0] if block.min() == 0.0 else [least])
-    return Ends.of(found).low
+        small |= bool(block.min() < CLAMP)
+        least = min(least, float(block.min(initial=1.0, where=block >= CLAMP)))
+    return least / 2.0 if small and least < 1.0 else CLAMP
 
 
 def zero_notes(rows: ClassRows, held: float) -> tuple[str, ...]:
-    """How many probabilities are exactly 0, and what they are read as; nothing where none is."""
+    """How many probabilities are read as ``held``; nothing where none is."""
     if rows.kind == "logit":
         return ()
-    zeros = sum(int(np.count_nonzero(rows.scores[part] == 0.0)) for part in row_blocks(rows.scores))
-    if not zeros:
-        return ()
-    which = "1 probability of exactly 0 is" if zeros == 1 else f"{zeros:,} probabilities of exactly 0 are"
-    return (f"{which} read as {held:.4g} in logarithms",)
+    moved = sum(int(np.count_nonzero(rows.scores[part] < held)) for part in row_blocks(rows.scores))
+    which = "1 probability below it is" if moved == 1 else f"{moved:,} probabilities below it are"
+    return (f"logarithms are clipped at {held:.4g}: {which} read as that",) if moved else ()
 
 
 def effective_weights(rows: ClassRows) -> Floats:
