@@ -6,7 +6,6 @@ A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overload
 
@@ -25,8 +24,8 @@ from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mo
 from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling, State
 from calibrant.maps import Map, StepMap
-from calibrant.numerics import LEAST_LOW, Ends, to_float32
-from calibrant.tallies import Resolution, Tally
+from calibrant.numerics import Ends, to_float32
+from calibrant.tallies import Resolution, Tally, ends_at
 
 if TYPE_CHECKING:
     import onnx
@@ -329,15 +328,6 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
         raise InputError(f"{wrong}, which needs segments as well: pass PlattScaling() or AutoCalibrator()")
     given._check()
     return given
-
-
-def ends_at(clamp: object, kind: Kind = "probability") -> Ends:
-    """The ends of a ``clamp=``, which must be a number below 1/2 and is for probabilities."""
-    if isinstance(clamp, bool) or not isinstance(clamp, Real) or not LEAST_LOW <= float(clamp) < 0.5:
-        raise InputError(f"clamp must be a number between 1e-300 and 0.5, or None, got {clamp!r}")
-    if kind != "probability":
-        raise InputError(f"clamp is for probabilities, not {kind} scores: leave it out")
-    return Ends.at(float(clamp))
 
 
 def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:

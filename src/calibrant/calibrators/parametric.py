@@ -10,13 +10,13 @@ from sklearn.utils.metaestimators import available_if
 
 from calibrant.arrays import InputError
 from calibrant.arrays.class_rows import ClassRows, is_matrix
-from calibrant.calibrators.base import BinaryCalibrator, ends_at
+from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.class_base import ClassCalibrator
 from calibrant.calibrators.scaling import Scaling, fit_beta, fit_level, fit_platt, fit_temperature, rates_text
 from calibrant.calibrators.softmax_fits import LogRows, fit_slope, zero_notes
 from calibrant.guarantees.certificates import Bound, Mode
 from calibrant.maps import BetaMap, ClassMap, ComposeMap, LogitAffineMap, Map, SoftmaxMap
-from calibrant.tallies import Tally
+from calibrant.tallies import Tally, ends_at
 
 
 class PlattScaling(BinaryCalibrator):

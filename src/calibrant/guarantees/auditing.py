@@ -148,7 +148,7 @@ def _slack(n: Floats) -> Floats:
 def _one_score(promise: Certificate) -> bool:
     if promise.bound == "always-valid" and promise.uncovered.any():
         return False  # its edges are rows
-    level = promise.alpha / union_of(promise.mode, promise.bound, promise.promised)
+    level = promise.alpha * promise.share / union_of(promise.mode, promise.bound, promise.promised)
     return supported(promise.bound, promise.events, promise.rows, level, promise.lower, promise.upper)
 
 

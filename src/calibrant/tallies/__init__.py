@@ -6,7 +6,7 @@ tallies of days, shards and workers add up to the tally of the whole, bit for bi
 
 from calibrant.tallies.cells import Cells, Counts
 from calibrant.tallies.clusters import Clusters
-from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text
+from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text, ends_at
 from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, cluster_buckets
 from calibrant.tallies.tally import Resolution, Tally, effective_size
 
@@ -24,4 +24,5 @@ __all__ = [
     "effective_size",
     "end_notes",
     "end_text",
+    "ends_at",
 ]

@@ -1,7 +1,11 @@
-"""In words: how log-odds read the scores of a tally that are exactly 0 or 1."""
+"""How log-odds read the scores of a tally that are exactly 0 or 1: in words, and as ``clamp=`` asks for."""
 
 from __future__ import annotations
 
+from numbers import Real
+
+from calibrant.arrays import InputError, Kind
+from calibrant.numerics import LEAST_LOW, Ends
 from calibrant.tallies.tally import Tally
 
 NO_INTERIOR = "every score is exactly 0 or 1, so there are no log-odds"
@@ -38,6 +42,15 @@ def end_notes(tally: Tally) -> tuple[str, ...]:
     where = f"from {found[0][2]}" if len(found) == 1 else "from its end"
     read = " and ".join(f"{which} {what}" for which, what, _ in found)
     return (f"{read} in log-odds, half as far {where} as the nearest other score",)
+
+
+def ends_at(clamp: object, kind: Kind = "probability") -> Ends:
+    """The ends of a ``clamp=``, which must be a number below 1/2 and is for probabilities."""
+    if isinstance(clamp, bool) or not isinstance(clamp, Real) or not LEAST_LOW <= float(clamp) < 0.5:
+        raise InputError(f"clamp must be a number between 1e-300 and 0.5, or None, got {clamp!r}")
+    if kind != "probability":
+        raise InputError(f"clamp is for probabilities, not {kind} scores: leave it out")
+    return Ends.at(float(clamp))
 
 
 def end_text(p: float) -> str:
