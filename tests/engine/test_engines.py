@@ -292,7 +292,7 @@ def test_weights_of_importance_agree_to_the_last_digits(engine: Any, paths: dict
         assert (got.counts, got.whole) == (expected.counts, expected.whole)
         for column in ("keys", "rows"):
             np.testing.assert_array_equal(getattr(got.cells, column), getattr(expected.cells, column))
-        for column in ("n", "events", "w2"):
+        for column in ("n", "events", "w2", "w2_events"):
             np.testing.assert_allclose(
                 getattr(got.cells, column), getattr(expected.cells, column), rtol=1e-12, atol=0.0
             )

@@ -60,7 +60,7 @@ def assert_same(a: Mapping[Any, Tally] | Tally, b: Mapping[Any, Tally] | Tally) 
         assert (a[key].counts, a[key].whole, a[key].grid, a[key].kind) == (
             (b[key].counts, b[key].whole, b[key].grid, b[key].kind)
         )
-        for name in ("keys", "n", "events", "offset", "rows", "w2"):
+        for name in ("keys", "n", "events", "offset", "rows", "row_events", "w2", "w2_events"):
             x, y = getattr(a[key].cells, name), getattr(b[key].cells, name)
             assert (x is None) == (y is None)
             if x is not None:
@@ -518,7 +518,7 @@ def test_a_rewritten_file_that_is_right_is_read(store):
     assert_same(store.window(DAY, DAY), grouped(1))
 
 
-@pytest.mark.parametrize("name", ["n", "events", "offset", "w2"])
+@pytest.mark.parametrize("name", ["n", "events", "offset", "w2", "w2_events"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
 def test_importance_weights_must_be_numbers(tmp_path, name, value):
     store = TallyStore(tmp_path, by="land")

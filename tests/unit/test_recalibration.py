@@ -102,7 +102,10 @@ def test_a_constant_score_has_an_intercept_but_no_slope():
 
 def test_scores_of_0_and_1_are_moved_and_counted():
     found = recalibration([0.0, 0.0, 0.3, 0.6, 1.0], [0, 1, 0, 1, 1])
-    assert found.notes[0].startswith("3 rows have a score within 2^-32 of 0 or 1")
+    assert found.notes[0] == (
+        "2 scores of exactly 0 are read as 0.15 and 1 score of exactly 1 is read as 0.8 in log-odds, half as far "
+        "from its end as the nearest other score"
+    )
     assert math.isfinite(found.slope.value)
     assert math.isfinite(found.intercept.value)
 

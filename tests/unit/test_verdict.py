@@ -742,3 +742,35 @@ def test_a_down_sampled_log_keeps_its_events() -> None:
     assert whole.level.se < sampled.level.se < 1.2 * whole.level.se
     assert sampled.level.se == pytest.approx(moved.level.se, rel=0.05)
     assert sampled.level.value == pytest.approx(moved.level.value, abs=0.02)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Scores of exactly 0 and 1
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_few_scores_of_one_do_not_pull_the_slope() -> None:
+    """51 of 2,400 confidences are exactly 1: read at log-odds of 22 they would take the slope to a fifth."""
+    rng = np.random.default_rng(0)
+    scores = rng.choice([0.5, 0.6, 0.7, 0.8, 0.9, 0.95], 2_400)
+    labels = rng.random(2_400) < special.expit(0.4 * special.logit(scores))
+    without = check(scores, labels)
+    scores[:51], labels[:51] = 1.0, np.arange(51) < 39
+    verdict, clipped = check(scores, labels), check(scores, labels, clamp=0.02)
+    assert verdict.slope.value == pytest.approx(without.slope.value, abs=0.08)
+    assert recalibration(scores, labels).slope.value == pytest.approx(verdict.slope.value, abs=1e-4)
+    assert "51 scores of exactly 1 are read as 0.975 in log-odds" in str(verdict)
+    assert "51 scores are clipped to [0.02, 0.98] in log-odds" in str(clipped)
+    with pytest.raises(InputError, match=r"clamp must be a number between 1e-300 and 0.5"):
+        check(scores, labels, clamp=0.5)
+
+
+def test_level_and_sum_say_of_which_scores_they_speak() -> None:
+    """Scores rounded to 0 count as half of the next one in log-odds, and as 0 in the sum of predicted events."""
+    rng = np.random.default_rng(1)
+    truth = rng.beta(0.2, 8, 20_000)
+    scores = np.round(truth, 2)
+    verdict = check(scores, rng.random(20_000) < truth)
+    read = np.where(scores == 0.0, 0.005, scores).sum()
+    assert f"level and slope are about these log-odds, which predict {read:,.0f} events in all" in str(verdict)
+    assert "0.005" not in str(verdict.beyond.shape)

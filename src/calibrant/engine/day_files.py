@@ -26,10 +26,13 @@ COLUMNS: Mapping[str, str] = {
     "events": "positive rows, or their sum of weights, in the cell",
     "offset": "sum of the positions inside the cell, times the weight",
     "rows": "physical rows, under importance weights only",
+    "row_events": "positive rows among them, under importance weights only",
     "w2": "sum of squared weights, under importance weights only",
+    "w2_events": "sum of squared weights of positive rows, under importance weights only",
     "whole": "whether every weight of the segment is a whole number, under importance weights only",
 }
 COUNTED = ("code", "n", "events", "offset")
+WEIGHTED = ("rows", "row_events", "w2", "w2_events")
 ROW_GROUP = 1 << 14
 """Rows that a reader of one segment has to decode; about 40 segments of a few hundred cells."""
 DENSE = 1 << 24
@@ -56,8 +59,8 @@ class Content:
         sizes = np.array([len(part.n) for part in cells], dtype=np.int64)
         columns = {"code": np.concatenate([part.keys for part in cells]).astype(np.int32)}
         counts = all(tally.counts for tally in segments.values())
-        for name in ("n", "events", "offset") if counts else ("n", "events", "offset", "rows", "w2"):
-            dtype = np.int64 if counts or name == "rows" else np.float64
+        for name in COUNTED[1:] if counts else (*COUNTED[1:], *WEIGHTED):
+            dtype = np.int64 if counts or name in ("rows", "row_events") else np.float64
             columns[name] = np.concatenate([getattr(part, name) for part in cells]).astype(dtype)
         if not counts:
             columns["whole"] = np.repeat([tally.whole for tally in segments.values()], sizes)
@@ -153,8 +156,10 @@ class Content:
             ).all(),
         }
         if not self.counts:
-            rows, w2 = self.columns["rows"], self.columns["w2"]
-            checks["rows or squared weights make no sense"] = ((rows > 0) & (w2 >= 0) & np.isfinite(w2)).all()
+            rows, row_events, w2, w2_events = (self.columns[name] for name in WEIGHTED)
+            possible = (rows > 0) & (row_events >= 0) & (row_events <= rows) & np.isfinite(w2)
+            possible &= (w2_events >= 0) & (w2_events <= w2 * (1 + slack))
+            checks["rows or squared weights make no sense"] = possible.all()
         return next((problem for problem, good in checks.items() if not good), None)
 
     def only(self, wanted: Collection[Key]) -> Content:
@@ -260,5 +265,5 @@ def groups_with(file: Any, by: Sequence[str], wanted: Collection[Key] | None) ->
 
 
 def _column_type(name: str, counts: bool) -> str:
-    fixed = {"code": "int32", "rows": "int64", "w2": "double", "whole": "bool"}
+    fixed = {"code": "int32", "rows": "int64", "row_events": "int64", "whole": "bool"}
     return fixed.get(name, "int64" if counts else "double")

@@ -31,6 +31,7 @@ from calibrant.engine.day_files import (
     COUNTED,
     ROW_GROUP,
     SEGMENT_TYPES,
+    WEIGHTED,
     Content,
     Key,
     Sums,
@@ -259,8 +260,10 @@ class TallyStore:
     def _on_grid(self, tally: Tally) -> Tally:
         if tally.kind != self.kind:
             raise InputError(f"these are tallies of {tally.kind} scores, but the store holds {self.kind} scores")
-        if not tally.counts and (tally.cells.rows is None or tally.cells.w2 is None):
-            raise InputError("a tally of importance weights must have rows and w2: make it with Tally.from_arrays")
+        if not tally.counts and any(getattr(tally.cells, name) is None for name in WEIGHTED):
+            raise InputError(
+                f"a tally of importance weights must have {', '.join(WEIGHTED)}: make it with Tally.from_arrays"
+            )
         if tally.grid == self.grid:
             return tally
         if tally.grid is not None and tally.grid.bits < self.grid.bits:

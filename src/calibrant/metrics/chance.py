@@ -236,9 +236,15 @@ def _invert(scores: Floats, n: Floats, mean: float, variance: float) -> tuple[in
     first = max(int(np.floor(mean)) - size // 2, 0)
     turn = np.exp(1j * seen) - 1.0
     log_phi = np.zeros(len(seen), dtype=np.complex128)
-    for start in range(0, len(scores), 256):
-        part = slice(start, start + 256)
-        log_phi += (n[part, None] * np.log(1.0 + scores[part, None] * turn[None, :])).sum(axis=0)
+    single = n == 1.0
+    for rows, cells in ((16, single), (1, ~single)):
+        p, times = scores[cells], n[cells, None][::rows]
+        for start in range(0, len(p), 256):
+            factors = 1.0 + p[start : start + 256, None] * turn[None, :]
+            if rows > 1:  # a product and one logarithm cost less than many logarithms
+                factors = np.multiply.reduceat(factors, np.arange(0, len(factors), rows), axis=0)
+            at = start // rows
+            log_phi += (times[at : at + len(factors)] * np.log(factors)).sum(axis=0)
     phi = np.zeros(size // 2 + 1, dtype=np.complex128)
     phi[: len(seen)] = np.exp(log_phi - 1j * seen * first)
     pmf = np.fft.irfft(np.conj(phi), size)

@@ -36,17 +36,19 @@ class Likelihood:
     :math:`s(1-s)`, so that shift and stretch are uncorrelated for a calibrated model and the shift is what it is off by
     in the middle of its scores. A perfectly calibrated model has :math:`a = d = 0`.
 
-    Cost: O(cells) for each Newton step.
+    Scores of exactly 0 and 1 are read as :class:`~calibrant.numerics.Ends` has it. Cost: O(cells) for each Newton step.
     """
 
     def __init__(self, tally: Tally) -> None:
+        ends = tally.ends
+        self.log_odds = np.asarray(logit(tally.scores, ends))
         scores = tally.scores
-        self.log_odds = np.asarray(logit(scores))
-        self.keys = tally.cells.keys
+        self.inside = slice(int(np.searchsorted(scores, 0.0, side="right")), int(np.searchsorted(scores, 1.0)))
+        """Cells whose score lies strictly between 0 and 1."""
         self.n = np.asarray(tally.n, dtype=np.float64)
         self.events = np.asarray(tally.events, dtype=np.float64)
+        scores = np.clip(scores, *ends)
         information = self.n * scores * (1.0 - scores)
-        information = np.maximum(information, self.n * 2.0**-33)  # scores of exactly 0 and 1 count a little
         self.center = float((information * self.log_odds).sum() / information.sum())
         self.distance = self.log_odds - self.center
         variance = float((self.n * self.distance**2).sum() / self.n.sum())

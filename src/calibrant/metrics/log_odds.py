@@ -13,9 +13,9 @@ from scipy.special import expit
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.likelihood import Parameters
 from calibrant.metrics.variance import FEWEST_CLUSTERS, spread_of
-from calibrant.numerics import CLAMP, Floats, Grid, logit
+from calibrant.numerics import Floats, Grid, logit
 from calibrant.solvers import Pieces, fit_logistic
-from calibrant.tallies import Clusters, Tally
+from calibrant.tallies import Clusters, Tally, end_notes
 
 MANY_CELLS = 1 << 16
 """With more distinct scores than this, regressions start from the solution on a grid."""
@@ -33,7 +33,6 @@ class LogOdds:
 
     tally: Tally
     expected: float
-    moved: float
     low: float
     high: float
     """Lowest and highest log-odds."""
@@ -58,19 +57,19 @@ class LogOdds:
     @classmethod
     def _of(cls, tally: Tally) -> LogOdds:
         many = tally.resolution == "exact" and len(tally) > MANY_CELLS
-        start = cls._of(tally.coarsen(Grid())) if many else None
-        expected = moved = 0.0
+        clip = tally.ends
+        start = cls._of(tally.coarsen(Grid()).with_ends(clip)) if many else None
+        expected = 0.0
         ends, hits, misses = ([math.inf, -math.inf] for _ in range(3))
         for scores, n, events in tally.pieces():
             expected += float((n * scores).sum())
-            moved += float(n[(scores < CLAMP) | (scores > 1.0 - CLAMP)].sum())
-            z = logit(scores)
+            z = logit(scores, clip)
             for span, among in ((ends, slice(None)), (hits, events > 0), (misses, events < n)):
                 found = z[among]
                 if len(found):
                     span[0], span[1] = min(span[0], float(found[0])), max(span[1], float(found[-1]))
         apart = ends[0] < ends[1] and (misses[1] <= hits[0] or hits[1] <= misses[0])
-        return cls(tally, expected, moved, ends[0], ends[1], apart, start)
+        return cls(tally, expected, ends[0], ends[1], apart, start)
 
     @property
     def total(self) -> float:
@@ -89,10 +88,7 @@ class LogOdds:
 
     def notes(self) -> tuple[str, ...]:
         """What the reader must know about these data."""
-        notes = []
-        if self.moved:
-            what = "rows have" if self.tally.counts else "of the weight has"
-            notes.append(f"{self.moved:,.6g} {what} a score within 2^-32 of 0 or 1, which enters as if it were there")
+        notes = [*end_notes(self.tally)]
         if self.one_class:
             notes.append("only one class is present: intercept, slope and E/O are not defined")
         elif self.low == self.high:
@@ -108,7 +104,7 @@ class LogOdds:
 
         def run() -> Iterator[tuple[Floats, Floats, Floats]]:
             for scores, n, events in self.tally.pieces():
-                z = (logit(scores) - centre) / spread
+                z = (logit(scores, self.tally.ends) - centre) / spread
                 yield np.stack([z, np.ones(len(z))]), n.astype(np.float64), events.astype(np.float64)
 
         if self.tally.effective_size > KEPT_ROWS:

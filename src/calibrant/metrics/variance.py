@@ -131,7 +131,7 @@ def _between(data: Clusters, hit: Floats, miss: Floats, expected: Floats | None)
     with np.errstate(invalid="ignore"):
         own = (events * hit**2 + (n - events) * miss**2) / n if expected is None else expected
     parts = np.bincount(data.cluster, data.n * own[data.cell], data.size).astype(np.float64)
-    rows = np.bincount(data.cluster, data.n, data.size) if expected is None else parts
+    rows = np.bincount(data.cluster, data.n, data.size).astype(np.float64) if expected is None else parts
     return between(data.sums(hit, miss), parts, data.alone, rows)
 
 

@@ -6,19 +6,24 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
-import numpy as np  # noqa: F401  (of the examples)
+import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Kind
 from calibrant.metrics.chance import Units, units_of
 from calibrant.metrics.likelihood import Parameter
 from calibrant.metrics.scores import auc
+from calibrant.tallies import Tally, end_notes, ends_at
 from calibrant.verdict.decision import TOLERANCE, decide, physical_rows
 from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.figures import amount
 from calibrant.verdict.gain import crossfitted_gain
 from calibrant.verdict.reading import read_evidence
 from calibrant.verdict.segments import Segment, scan_segments
 from calibrant.verdict.verdict import Number, Verdict
+
+UNSEEN = 0.002
+"""A relative difference between two sums of predicted events that no printed digit shows."""
 
 
 def check(
@@ -36,6 +41,7 @@ def check(
     kind: Kind | None = None,
     calibration: Any = None,
     tolerance: tuple[float, float] = TOLERANCE,
+    clamp: float | None = None,
     random_state: int = 0,
 ) -> Verdict:
     r"""Whether probabilities mean what they say: calibrated, miscalibrated, off, or cannot tell yet.
@@ -83,6 +89,9 @@ def check(
         of clinical and credit models commonly accept; tighten it when decisions are finer. Where the log-odds of the
         scores spread by less than 1 (root mean square about their middle), the slope's tolerance is divided by that
         spread: a slope of nearly equal scores moves the typical one by no more than the level's tolerance.
+    clamp
+        Level and slope are of the log-odds of scores clipped to [clamp, 1 - clamp]. By default only scores of exactly 0
+        and 1 are moved, to half the distance of the nearest other score, and a note counts them.
 
     Returns
     -------
@@ -127,14 +136,14 @@ def check(
         random_state=random_state,
         calibration=calibration,
     )
-    return judge(evidence, tolerance)
+    return judge(evidence if clamp is None else evidence.with_ends(ends_at(clamp)), tolerance)
 
 
 def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Verdict:
     """The verdict on tallies that have been taken already."""
     decision, tally, seen = decide(evidence, tolerance), evidence.tally, evidence.seen
     level, slope = decision.parameters.level, decision.parameters.slope
-    notes = (*evidence.notes, seen.unseen) if seen.unseen else evidence.notes
+    notes = (*evidence.notes, *_read_notes(tally, decision.chance.mean), *([seen.unseen] if seen.unseen else []))
     in_sample = None if seen.share is None else seen.share > 0.0
     withheld = bool(in_sample) and not seen.crossfitted and decision.state != "miscalibrated"
     rows = physical_rows(tally)
@@ -169,6 +178,15 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
         overlap=seen.share,
         crossfitted=seen.crossfitted,
     )
+
+
+def _read_notes(tally: Tally, predicted: float) -> tuple[str, ...]:
+    """How log-odds read scores of exactly 0 and 1, and how many events that predicts where it makes a difference."""
+    notes = end_notes(tally)
+    read = float((tally.n * np.clip(tally.scores, *tally.ends)).sum())
+    if not notes or abs(read - predicted) <= UNSEEN * min(predicted, float(tally.total) - predicted):
+        return notes
+    return (*notes, f"level and slope are about these log-odds, which predict {amount(read)} events in all")
 
 
 def _number(parameter: Parameter | None, ideal: float, p_value: float) -> Number | None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import CalibrantWarning, InputError, Rows, check_rows
 from calibrant.metrics.variance import Spread, between
-from calibrant.numerics import Floats, logit
+from calibrant.numerics import Ends, Floats, logit
 from calibrant.verdict.check import judge
 from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.evidence import evidence_of_rows, without_single_groups
@@ -202,7 +202,7 @@ def _read(name: str, scores: Any, y: Any, sample_weight: Any, weights: Any, grou
 
 
 def _log_losses(rows: Rows) -> Floats:
-    return np.asarray(np.logaddexp(0.0, (1.0 - 2.0 * rows.labels) * logit(rows.scores)))
+    return np.asarray(np.logaddexp(0.0, (1.0 - 2.0 * rows.labels) * logit(rows.scores, Ends.of(rows.scores))))
 
 
 def _paired(name: str, old: Floats, new: Floats, rows: Rows) -> Difference:
@@ -243,7 +243,7 @@ def _difference(
         code = np.unique(rows.groups, return_inverse=True)[1]
         sizes = np.bincount(code, w) if rows.counts else np.zeros(code.max() + 1)
         sums, parts = (np.bincount(code, each).astype(np.float64) for each in (w * influence, squares))
-        spread = between(sums, parts, sizes == 1.0, np.bincount(code, w))
+        spread = between(sums, parts, sizes == 1.0, np.bincount(code, w).astype(np.float64))
     else:
         size = float(w.sum() if rows.counts else w.sum() ** 2 / (w * w).sum())
         if size < 2.0:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Rows
 from calibrant.calibrators.folds import Folds, periods_of
 from calibrant.metrics.variance import Spread, between
-from calibrant.numerics import Floats, Grid
+from calibrant.numerics import Ends, Floats, Grid
 from calibrant.tallies import SEGMENT_GRID, Clusters, GroupedTally, Tally
 from calibrant.tallies.grouped import check_ids
 
@@ -86,6 +86,12 @@ class Evidence:
     seen: Seen = NOT_SEEN
     """Whether the map that the scores passed through was fitted to these rows."""
 
+    def with_ends(self, ends: Ends) -> Evidence:
+        """The same rows, whose scores are clipped to these ends where log-odds are taken."""
+        tally = self.tally.with_ends(ends)
+        clusters = None if self.clusters is None else replace(self.clusters, tally=tally)
+        return replace(self, tally=tally, clusters=clusters, folds=self.folds.with_ends(ends))
+
 
 def evidence_of_rows(
     rows: Rows, segments: Columns | None = None, said: tuple[str, ...] = (), *, random_state: int = 0
@@ -133,7 +139,7 @@ def in_event_rows(rows: Rows) -> Rows:
 def forward_folds(periods: GroupedTally, whole: Tally) -> Folds:
     """Periods, each judged by what was fitted to those before it; weights in the unit of the whole's effective size."""
     unit = whole.effective_size / float(whole.total)
-    return Folds(tuple(period.scaled(unit) for period in periods.values()), forward=True)
+    return Folds(tuple(period.scaled(unit) for period in periods.values()), forward=True).with_ends(whole.ends)
 
 
 def without_single_groups(rows: Rows) -> Rows:

@@ -52,20 +52,25 @@ def worst_misfit(likelihood: Likelihood, tolerance: Tolerance, evidence: Evidenc
     independent Bernoulli variables; beyond its mean by one, its tail is at most that of the binomial distribution with
     the same mean (Hoeffding 1956, Theorem 5), and one event is at most as likely as the sum of the probabilities.
     Bonferroni pays for looking at tails of 1, 5 and 20 % on either side, three ranges between, and both directions.
-    The ranges are chosen from the scores alone.
+    The ranges are chosen from the scores alone. Rows with a score of exactly 0 or 1 are left out: what they were before
+    rounding is not known, and a hint counts those that the labels contradict.
 
     Guarantee: each p-value is valid in finite samples, for every tolerated model and independent rows that count alike.
     With importance weights, rows and events are divided by the range's design effect; with clusters, Student's
     distribution over clusters takes the place of the binomial one. Both are approximate.
     """
     score = np.asarray(special.expit(likelihood.log_odds))
-    ranges = _ranges(likelihood.n, score)
+    inside = likelihood.inside
+    if inside.start >= inside.stop:
+        return None
+    found = _ranges(likelihood.n[inside], score[inside])
+    ranges = [(where, inside.start + start, inside.start + stop) for where, start, stop in found]
     if not ranges:
         return None
     reach = tolerance.level + (0.0 if likelihood.spread == 0.0 else tolerance.slope * np.abs(likelihood.distance))
     high, low = (special.expit(likelihood.log_odds + by) for by in (reach, -reach))
     units = None if evidence.tally.counts else units_of(evidence.tally)
-    found = []
+    misfits = []
     for where, start, stop in ranges:
         part = slice(start, stop)
         n, s, events = likelihood.n[part], score[part], float(likelihood.events[part].sum())
@@ -77,8 +82,8 @@ def worst_misfit(likelihood: Likelihood, tolerance: Tolerance, evidence: Evidenc
             effect = 1.0 if units is None else _design_effect(n, s, *units)
             m, k = rows / effect, events / effect
             p = min(_at_least(k, m, most / rows), _at_least(m - k, m, 1.0 - least / rows))
-        found.append(Misfit(where, rows, events, due, min(1.0, p * 2 * len(ranges))))
-    return min(found, key=lambda misfit: misfit.p_value)
+        misfits.append(Misfit(where, rows, events, due, min(1.0, p * 2 * len(ranges))))
+    return min(misfits, key=lambda misfit: misfit.p_value)
 
 
 def _design_effect(n: Floats, s: Floats, hit: float, miss: float) -> float:
