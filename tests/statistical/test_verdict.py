@@ -1,4 +1,4 @@
-"""The three promises of `check`, on the worlds of benchmarks/verdict.py, and that clusters are not new evidence."""
+"""Error rates that `check` states, on the worlds of benchmarks/verdict.py, and that clusters are not new evidence."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(("base_rate", "offset"), list(product(BASE_RATES, OFFSETS)))
-def test_the_verdict_keeps_its_three_promises(base_rate: float, offset: str, full_size: bool) -> None:
-    runs, sizes = (300, (100, 1_000, 10_000)) if full_size else (40, (100, 1_000))
+def test_wrong_statements_are_as_rare_as_stated(base_rate: float, offset: str, full_size: bool) -> None:
+    runs, sizes = (300, (100, 1_000, 10_000)) if full_size else (30, (100, 1_000))
     for n in sizes:
         row = summary(World(base_rate, 1.0, False, offset), n, runs)
         assert not list(row.failures()), str(row)
 
 
-def test_heaped_scores_do_not_raise_false_alarms(full_size: bool) -> None:
-    row = summary(World(0.3, 0.7, True, "calibrated"), 400, 400 if full_size else 100)
+def test_tied_scores_do_not_raise_false_alarms(full_size: bool) -> None:
+    row = summary(World(0.3, 0.7, True, "calibrated"), 400, 400 if full_size else 60)
+    assert not list(row.failures()), str(row)
+
+
+@pytest.mark.parametrize("count", [10, 20, 50])
+def test_intervals_cover_with_few_unequal_groups(count: int, full_size: bool) -> None:
+    row = summary(World(0.3, 1.0, False, "calibrated"), count, 600 if full_size else 100, groups=True)
     assert not list(row.failures()), str(row)
 
 
@@ -37,8 +43,8 @@ def test_dependent_rows_raise_false_alarms_unless_their_groups_are_given(full_si
         own = rng.random(5_000)
         shared = np.where(rng.random(5_000) < 0.7, rng.random(200)[patient], own)
         labels = shared < scores
-        alarms += check(scores, labels, groups=patient).state == "miscalibrated"
-        naive += check(scores, labels, tolerance=(0.05, 0.05)).state == "miscalibrated"
+        alarms += check(scores, labels, groups=patient).state in ("off", "miscalibrated")
+        naive += check(scores, labels).state in ("off", "miscalibrated")
     assert stats.binomtest(alarms, runs, 0.05, alternative="greater").pvalue > 1e-3
     assert naive > 0.1 * runs, "without groups the same rows raise alarms: the test has power"
 
@@ -70,7 +76,7 @@ def test_clusters_in_the_tail_alone_are_seen_there(full_size: bool) -> None:
         scores = np.append(special.expit(-2.0 + 0.8 * rng.standard_normal(4_000)), np.full(240, 0.7))
         draws = np.append(rng.random(4_000), np.repeat(rng.random(4), 60))
         group = np.append(np.arange(4_000), 5_000 + np.arange(240) // 60)
-        alarms += check(scores, draws < scores, groups=group).state == "miscalibrated"
+        alarms += check(scores, draws < scores, groups=group).state in ("off", "miscalibrated")
     assert stats.binomtest(alarms, runs, 0.05, alternative="greater").pvalue > 1e-3, alarms
 
 
