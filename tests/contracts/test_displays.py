@@ -133,7 +133,7 @@ EVERY: dict[str, Callable[[], Any]] = {
     "reliability, heaped": lambda: ReliabilityDisplay.from_predictions(draw(80)[0].round(1), draw(80)[1]),
     "reliability, overlay": lambda: with_after(*draw()),
     "reliability, rare overlay": lambda: with_after(*rare()),
-    "validity, guaranteed": lambda: ValidityDisplay.from_predictions(*draw(), certificate=binned()[1]),
+    "validity, certified": lambda: ValidityDisplay.from_predictions(*draw(), certificate=binned()[1]),
     "validity, marginal": lambda: ValidityDisplay.from_predictions(
         *draw(), certificate=binned()[0].certificate(mode="marginal")
     ),

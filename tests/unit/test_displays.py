@@ -8,7 +8,7 @@ import pytest
 from calibrant import Grid, HistogramBinning, InputError, IsotonicCalibrator, PlattScaling, Tally
 from calibrant.displays import MapDisplay, PlanDisplay, ReliabilityDisplay, ValidityDisplay, plan, style
 from calibrant.displays.rates import binned_points, few_cells, heaped, isotonic_points, telling_range
-from calibrant.displays.validity import guaranteed_steps
+from calibrant.displays.validity import certified_steps
 from calibrant.guarantees.bounds import umd_epsilon
 from calibrant.maps import LogitAffineMap, StepMap
 from calibrant.metrics.bins import Bins
@@ -298,19 +298,41 @@ def test_a_table_without_mean_scores_is_refused():
 # ----------------------------------------------------------------------------------------------------------- validity
 
 
-def test_the_guaranteed_curve_adds_up_bins_by_their_own_epsilon():
+def test_the_certified_curve_adds_up_bins_by_their_own_epsilon():
     cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 100 + [0.8] * 300, ([0, 1] * 200))
     promise = cal.certificate(0.1)
-    epsilon, share = guaranteed_steps(promise)
+    epsilon, share = certified_steps(promise)
     # The bin with 300 rows has the narrower interval and comes first.
     assert epsilon.tolist() == sorted(promise.half_widths)
     assert share.tolist() == [0.75, 1.0]
 
 
-def test_a_marginal_certificate_guarantees_one_minus_alpha():
+def test_no_share_of_rows_is_called_guaranteed():
+    # Nothing bounds the share of new rows in a bin: 100 and 300 calibration rows may come from bins of equal mass.
+    cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 100 + [0.8] * 300, ([0, 1] * 200))
+    for mode in ("simultaneous", "marginal"):
+        shown = ValidityDisplay.from_predictions([0.2, 0.8], [0, 1], certificate=cal.certificate(mode=mode)).plot()
+        assert "guaranteed" not in shown.data
+        assert not any("guaranteed" in text.get_text() for text in shown.ax_.get_legend().get_texts())
+        assert "calibration rows" in shown.caption
+        assert "estimate" in shown.caption
+
+
+def test_rows_on_uncovered_edges_are_in_no_certified_share():
+    rng = np.random.default_rng(0)
+    scores = rng.random(200).round(1)
+    cal = HistogramBinning(n_bins=4).fit(scores, rng.random(200) < scores)
+    promise = cal.certificate(0.2, mode="marginal")
+    covered = promise.n / (promise.n + promise.uncovered_rows)
+    assert covered < 1.0
+    assert certified_steps(promise)[1].tolist() == [0.8 * covered]
+    assert certified_steps(cal.certificate(0.2))[1][-1] == covered
+
+
+def test_a_marginal_certificate_covers_one_minus_alpha():
     cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 100 + [0.8] * 300, ([0, 1] * 200))
     promise = cal.certificate(0.2, mode="marginal")
-    epsilon, share = guaranteed_steps(promise)
+    epsilon, share = certified_steps(promise)
     assert (epsilon.tolist(), share.tolist()) == ([promise.epsilon], [0.8])
 
 

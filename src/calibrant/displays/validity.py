@@ -1,4 +1,4 @@
-"""The validity curve: what share of rows is how close to the truth, seen and guaranteed."""
+"""The validity curve: the share of rows whose score is within epsilon of the truth, and what a certificate adds."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ class ValidityDisplay:
     .. math:: V(\epsilon) = P\bigl[\,|S - E(Y \mid S)| \le \epsilon\,\bigr],\qquad \int_0^1 V = 1 - E|S - E(Y \mid S)|
 
     for score S and label Y, as :func:`calibrant.metrics.validity.validity_curve` estimates it. Several curves of one
-    name are repetitions and are drawn as their mean with a band of one standard deviation. A certificate adds what is
-    guaranteed: simultaneous, the share of the calibration rows in bins whose own epsilon is at most this; marginal,
-    :math:`1 - \alpha` from its epsilon on.
+    name are repetitions and are drawn as their mean with a band of one standard deviation. A certificate adds
+    :func:`certified_steps`: its bins' rates are guaranteed, the share of rows in these bins is an estimate.
 
-    Guarantee: the certificate's; the estimated curve has no finite-sample guarantee.
+    Guarantee: the certificate's, about the event rate of each bin. No share of rows has a finite-sample guarantee.
     Cost: that of the curves; then O(steps).
 
     Reference: 003 section 3.2.4 and Figure 4.2.
@@ -45,8 +44,8 @@ class ValidityDisplay:
     ----------
     curves
         For each name, its curve or repetitions.
-    guaranteed
-        The certificate's curve, or None.
+    certified
+        Epsilons and shares of the certificate, or None.
     ax_, figure_
         Set by :meth:`plot`.
 
@@ -71,7 +70,7 @@ class ValidityDisplay:
             raise InputError(f"at most {len(style.COLOURS)} names can be told apart, got {len(curves)}")
         self.curves = {name: tuple(given) for name, given in curves.items()}
         self.certificate = certificate
-        self.guaranteed = None if certificate is None else guaranteed_steps(certificate)
+        self.certified = None if certificate is None else certified_steps(certificate)
 
     @classmethod
     def from_predictions(
@@ -118,9 +117,9 @@ class ValidityDisplay:
                     "auc": _area(given),
                 }
             )
-        sure = self.guaranteed
-        promise = None if sure is None else {"epsilon": sure[0].tolist(), "share": sure[1].tolist()}
-        return {"display": "validity", "curves": shown, "guaranteed": promise}
+        steps = self.certified
+        certified = None if steps is None else {"epsilon": steps[0].tolist(), "share": steps[1].tolist()}
+        return {"display": "validity", "curves": shown, "certified": certified}
 
     @property
     def caption(self) -> str:
@@ -128,7 +127,7 @@ class ValidityDisplay:
         text = "Share of the rows whose score is within epsilon of the event rate at that score; higher is better."
         if any(len(given) > 1 for given in self.curves.values()):
             text += " Bands: one standard deviation over repetitions."
-        return text
+        return text if self.certificate is None else f"{text} {_certificate_caption(self.certificate)}"
 
     # ----------------------------------------------------------------------------------------------------- drawing
 
@@ -142,11 +141,10 @@ class ValidityDisplay:
         ax.set_xlim(start, end)
         ax.set_ylim(-0.02, 1.02)
         drawn = [self._draw(ax, place, start, end) for place in range(len(self.curves))]
-        if self.guaranteed is not None and self.certificate is not None:
-            x, share = _corners(*self.guaranteed, start, end)
-            sure = style.percent(1.0 - self.certificate.alpha, 6)
+        if self.certified is not None:
+            x, share = _corners(*self.certified, start, end)
             ink = ax.xaxis.label.get_color()
-            ax.plot(x, share, color=ink, linewidth=1.2, linestyle=(0, (1, 1)), label=f"guaranteed, confidence {sure}")
+            ax.plot(x, share, color=ink, linewidth=1.2, linestyle=(0, (1, 1)), label="bins of the certificate")
             drawn.append(style.along(Linear(), x, share))
         ticks = np.linspace(0.0, 1.0, 6)
         ax.set_yticks(ticks, [style.percent(tick) for tick in ticks])
@@ -174,7 +172,7 @@ class ValidityDisplay:
     def _range(self) -> tuple[float, float]:
         """Epsilons to show, up to where all rows are; from 0, or, where most rows would crowd there, from the least."""
         steps = [_mean_and_sd(given)[:2] for given in self.curves.values()]
-        steps += [] if self.guaranteed is None else [self.guaranteed]
+        steps += [] if self.certified is None else [self.certified]
         end = min(max(1.12 * max(float(epsilon[-1]) for epsilon, _ in steps), 1e-6), 1.0)
         halfway = min(float(epsilon[np.searchsorted(share, 0.5 * share[-1])]) for epsilon, share in steps)
         least = min(float(epsilon[epsilon > 0.0].min(initial=end)) for epsilon, _ in steps)
@@ -182,24 +180,42 @@ class ValidityDisplay:
         return (max(0.8 * least, 1e-3 * end) if crowded else 0.0), end
 
 
-def guaranteed_steps(certificate: Certificate) -> tuple[Floats, Floats]:
-    """What a certificate promises about the share of rows within each epsilon.
+def certified_steps(certificate: Certificate) -> tuple[Floats, Floats]:
+    r"""Epsilons of a certificate and the share of rows that they speak for, estimated by the calibration rows.
+
+    Simultaneous: each bin's own epsilon, and the share of the calibration rows in bins of at most this epsilon.
+    Marginal: its one epsilon, and :math:`1 - \alpha` times the share of the calibration rows that are covered. The
+    certificate bounds rates, not the share of new rows in a bin.
 
     Examples
     --------
     >>> from calibrant import HistogramBinning
     >>> cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 50 + [0.8] * 50, [0, 1] * 50)
-    >>> epsilon, share = guaranteed_steps(cal.certificate(0.1))
+    >>> epsilon, share = certified_steps(cal.certificate(0.1))
     >>> epsilon.round(3).tolist(), share.tolist()
     ([0.145], [1.0])
     """
+    total = certificate.n + certificate.uncovered_rows
     if certificate.mode == "marginal":
-        return np.array([certificate.epsilon]), np.array([1.0 - certificate.alpha])
+        return np.array([certificate.epsilon]), np.array([(1.0 - certificate.alpha) * (certificate.n / total)])
     promised = certificate.promised
     widths, rows = certificate.half_widths[promised], certificate.rows[promised]
     epsilon, index = np.unique(widths, return_inverse=True)
-    share = np.cumsum(np.bincount(index, rows)) / (certificate.n + certificate.uncovered_rows)
-    return epsilon, share
+    return epsilon, np.cumsum(np.bincount(index, rows)) / total
+
+
+def _certificate_caption(certificate: Certificate) -> str:
+    """What is guaranteed about the dotted line, and what is estimated."""
+    sure = style.percent(1.0 - certificate.alpha, 6)
+    if certificate.mode == "marginal":
+        return (
+            f"Dotted: the rate of a new row's bin is within epsilon of its output with probability {sure}, guaranteed "
+            "on average over calibration sets; the share of rows in covered bins is estimated from the calibration rows."
+        )
+    return (
+        f"Dotted: the rate of every bin is within its epsilon of the output, guaranteed with confidence {sure}; "
+        "the share of rows in these bins is that of the calibration rows, an estimate."
+    )
 
 
 def _mean_and_sd(curves: Sequence[ValidityCurve]) -> tuple[Floats, Floats, Floats]:
