@@ -174,3 +174,11 @@ def test_a_store_takes_the_place_of_files(run, columns):
         ("land", x) for x in ("de", "fr", "it", "es")
     }
     assert "land = it" in run("check", "kept").stdout
+
+
+@pytest.mark.parametrize("command", ["check", "fit"])
+def test_repeated_rows_are_noted(run, columns, command):
+    write({name: np.tile(columns[name][:300], 5) for name in ("score", "label", "id")}, "copies.csv")
+    out = () if command == "check" else ("-o", "map.json")
+    assert "the rows look repeated" in " ".join(run(command, "copies.csv", *out).stdout.split())
+    assert "look repeated" not in " ".join(run(command, "copies.csv", "--groups", "id", *out).stdout.split())

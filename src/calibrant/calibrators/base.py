@@ -25,7 +25,7 @@ from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling, State
 from calibrant.maps import Map, StepMap
 from calibrant.numerics import Ends, to_float32
-from calibrant.tallies import Resolution, Tally, ends_at
+from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
 
 if TYPE_CHECKING:
     import onnx
@@ -142,7 +142,7 @@ class BinaryCalibrator(BaseEstimator):
 
     def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[str, ...]) -> Self:
         check_option("sampling", sampling, get_args(Sampling))
-        self._fit_part(tally, notes)
+        self._fit_part(tally, notes if sampling == "grouped" else (*notes, *repeat_notes(tally)))
         self.ranking_ = Ranking.of(self.map_, tally)
         self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._state())
         self.n_features_in_ = 1

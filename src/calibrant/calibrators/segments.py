@@ -31,7 +31,7 @@ from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
-from calibrant.tallies import GroupedTally, Tally, end_notes
+from calibrant.tallies import GroupedTally, Tally, end_notes, repeat_notes_of_rows
 
 How = Literal["shrink", "multicalibrate", "separate"]
 
@@ -175,7 +175,7 @@ class SegmentCalibrator(BinaryCalibrator):
         rows = check_rows(scores, y, sample_weight, weights=weights, groups=index, positive=positive, kind=kind)
         size = len(rows.scores) if index is None else len(index)
         keys, rows = taken_keys(keys, rows.groups, size), replace(rows, groups=None)
-        self.notes_, self.n_features_in_ = rows.notes, 1
+        self.notes_, self.n_features_in_ = (*rows.notes, *repeat_notes_of_rows(rows)), 1
         self.columns_ = tuple(keys)
         self.sources_: dict[str, BinaryCalibrator] = {}
         self.scales_: dict[str, Scales] = {}

@@ -8,6 +8,7 @@ from calibrant.tallies.cells import Cells, Counts
 from calibrant.tallies.clusters import Clusters
 from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text, ends_at
 from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, cluster_buckets
+from calibrant.tallies.repeats import repeat_notes, repeat_notes_of_rows
 from calibrant.tallies.tally import Resolution, Tally, effective_size
 
 __all__ = [
@@ -25,4 +26,6 @@ __all__ = [
     "end_notes",
     "end_text",
     "ends_at",
+    "repeat_notes",
+    "repeat_notes_of_rows",
 ]

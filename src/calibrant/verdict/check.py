@@ -109,7 +109,8 @@ def check(
     a sketch of 64 of them, or by the fingerprint of all, unless scores are tied or on a grid, which is then said; a
     false alarm needs scores that are rounded, and is then rarer than one in a thousand
     (:mod:`calibrant.guarantees.overlap`, ``tests/statistical/test_overlap.py``). In a frame that is too large to bring
-    into memory they are not looked for. Cost: one pass over the rows, in a large frame one for each segment column, for
+    into memory they are not looked for, and neither are copies of rows, which are noted otherwise
+    (:mod:`calibrant.tallies.repeats`). Cost: one pass over the rows, in a large frame one for each segment column, for
     time and for groups; then O(cells).
 
     Examples

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import CalibrantWarning, InputError, Rows, check_rows
 from calibrant.metrics.variance import Spread, between
 from calibrant.numerics import Ends, Floats, logit
+from calibrant.tallies import repeat_notes_of_rows
 from calibrant.verdict.check import judge
 from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.evidence import evidence_of_rows, without_single_groups
@@ -107,6 +108,7 @@ class Change:
         if self.crossings:
             lines.append("Rows that cross a policy threshold:")
             lines += [f"  {crossing}" for crossing in self.crossings]
+        lines += [f"Note: {note}" for note in dict.fromkeys((*self.old.notes, *self.new.notes))]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,8 +181,8 @@ def compare(
     impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
     loss = "Log loss, scores kept 2^-32 off 0 and 1" if impossible else "Log loss"
     return Change(
-        old=judge(evidence_of_rows(old, random_state=random_state), tolerance),
-        new=judge(evidence_of_rows(new, random_state=random_state), tolerance),
+        old=judge(evidence_of_rows(old, said=repeat_notes_of_rows(old), random_state=random_state), tolerance),
+        new=judge(evidence_of_rows(new, said=repeat_notes_of_rows(new), random_state=random_state), tolerance),
         differences=(
             _paired(loss, _log_losses(old), _log_losses(new), old),
             _paired("Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, old),

@@ -17,7 +17,7 @@ from calibrant.arrays.sides import side_column
 from calibrant.calibrators.folds import Folds
 from calibrant.maps.base import by_name
 from calibrant.numerics import expit
-from calibrant.tallies import GroupedTally, Tally
+from calibrant.tallies import GroupedTally, Tally, repeat_notes, repeat_notes_of_rows
 from calibrant.verdict.evidence import MOST_ROWS, NO_FOLDS, NOT_SEEN, Columns, Evidence, evidence_of_rows
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def read_evidence(
             scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
         )
     said = tuple(str(warning.message) for warning in caught if "one class" not in str(warning.message))
+    said = (*said, *repeat_notes_of_rows(rows))
     kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
     segments: Columns = {} if by is None else _segments(by, len(np.asarray(y)), kept)
     if through is None:
@@ -106,6 +107,7 @@ def read_evidence(
 def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Through | None) -> Evidence:
     parts: tuple[Tally, ...] = ()
     seen = NOT_SEEN
+    notes = repeat_notes(given.total() if isinstance(given, GroupedTally) else given)
     if through is not None:
         given, parts, seen = through.tallies(given, random_state)
     tally = given.total() if isinstance(given, GroupedTally) else given
@@ -119,7 +121,7 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Throu
     folds = Folds(parts) if parts else NO_FOLDS
     if not parts and tally.counts:
         folds = Folds.at_random(tally, random_state=random_state)
-    return Evidence(tally.in_event_rows(), folds, segments=segments, seen=seen)
+    return Evidence(tally.in_event_rows(), folds, segments=segments, notes=notes, seen=seen)
 
 
 def _as_probabilities(rows: Rows) -> Rows:

@@ -1,0 +1,134 @@
+"""Rows that look like copies of other rows: a join gone wrong, or oversampling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from calibrant.arrays import Rows
+from calibrant.numerics import Floats, Ints, row_hashes
+from calibrant.tallies.tally import Tally
+
+MOST_PIECES = 4
+"""Pieces of about 32,768 cells that are looked at."""
+MOST_ROWS = 1 << 16
+"""Of more rows than this, those of some scores are looked at."""
+MOST_COPIES = 50
+"""Largest number of equal copies that is looked for."""
+NEARLY_ALL = 0.95
+"""Share of the counts that must be multiples of the number of copies."""
+MIN_COUNTS, MIN_CLASS_COUNTS = 30, 10
+"""Pairs of score and label that must be there, and pairs of each label."""
+NEIGHBORS = 25
+"""Distinct scores on either side that give the event rate beside a score."""
+MIN_MIXED = 20.0
+"""Scores with both labels that independent rows must lead us to expect."""
+RARELY_MIXED = 0.05
+"""Share of the expected scores with both labels up to which rows are called copies."""
+MIN_SHARE = 0.1
+"""Share of the rows that must be copies."""
+
+FIX = (
+    "If a join or oversampling made copies, losses and intervals are too good: remove the copies, or pass the id of the "
+    "original row as groups"
+)
+
+
+def repeat_notes(tally: Tally) -> tuple[str, ...]:
+    r"""One note when the rows of an exact tally look like copies of other rows, else none.
+
+    Two signs, either of which is enough. Equal copies: for some :math:`k \ge 2`, the counts of nearly all pairs of
+    score and label are multiples of k. Copies of any number: rows of equal score have equal labels, although the event
+    rate beside that score leads one to expect both.
+
+    Notes
+    -----
+    Of independent rows, ties included, at most one sample in 10,000 gets a note, see
+    ``tests/statistical/test_repeats.py``. Clusters that share score and label look like copies and get the note too.
+    A tally on a grid gets none: its cells join different scores. Cost: O(cells), of at most 131,072 cells.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(200)
+    >>> y = rng.random(200) < p
+    >>> repeat_notes(Tally.from_arrays(p, y))
+    ()
+    >>> (note,) = repeat_notes(Tally.from_arrays(np.tile(p, 3), np.tile(y, 3)))
+    >>> note.split(". ")[0]
+    'the rows look repeated: nearly every pair of score and label occurs 3 times or a multiple of it'
+    """
+    if tally.resolution != "exact":
+        return ()
+    n, events = _counts(tally)
+    tied = n > 1
+    if int((n - 1).sum()) < MIN_SHARE * int(n.sum()) or int(tied.sum()) < MIN_CLASS_COUNTS:
+        return ()
+    copies = _equal_copies(n, events)
+    if copies:
+        return (
+            f"the rows look repeated: nearly every pair of score and label occurs {copies} times or a multiple of it. "
+            f"{FIX}",
+        )
+    expected = float(_mixed(n, events)[tied].sum())
+    mixed = int((tied & (events > 0) & (events < n)).sum())
+    if expected >= MIN_MIXED and mixed <= RARELY_MIXED * expected:
+        return (
+            f"the rows look repeated: of {int(tied.sum()):,} scores with several rows, {mixed:,} have both labels, and "
+            f"independent rows would show about {expected:,.0f}. {FIX}",
+        )
+    return ()
+
+
+def repeat_notes_of_rows(rows: Rows) -> tuple[str, ...]:
+    """The same of rows, none if they have groups. Of many rows those of some scores are looked at, whole scores each."""
+    if rows.groups is not None:
+        return ()
+    bare = replace(rows, time=None)
+    size = len(rows.scores)
+    if size > MOST_ROWS:
+        hashes = row_hashes(rows.scores[:, None], np.zeros(size))
+        kept = hashes < np.uint64(2**64 // (size // MOST_ROWS + 1))
+        bare = replace(
+            bare,
+            scores=rows.scores[kept],
+            labels=rows.labels[kept],
+            weights=None if rows.weights is None else rows.weights[kept],
+        )
+    return repeat_notes(Tally.from_rows(bare))
+
+
+def _counts(tally: Tally) -> tuple[Ints, Ints]:
+    """Physical rows and events by distinct score, of the first cells where there are very many."""
+    if not tally.counts:
+        cells = tally.cells
+        assert cells.rows is not None
+        assert cells.row_events is not None
+        return cells.rows, cells.row_events
+    pieces = list(islice(tally.pieces(), MOST_PIECES))
+    n, events = (np.concatenate([piece[place] for piece in pieces]).astype(np.int64) for place in (1, 2))
+    return n, events
+
+
+def _equal_copies(n: Ints, events: Ints) -> int:
+    """Largest number of which nearly all counts of score and label are multiples, in each class too; 0 for none."""
+    classes = [counts[counts > 0] for counts in (events, n - events)]
+    if min(map(len, classes)) < MIN_CLASS_COUNTS or sum(map(len, classes)) < MIN_COUNTS:
+        return 0
+    most = min(MOST_COPIES, *(int(np.quantile(counts, 1.0 - NEARLY_ALL, method="higher")) for counts in classes))
+    for copies in range(most, 1, -1):
+        if all((counts % copies == 0).mean() >= NEARLY_ALL for counts in classes):
+            return copies
+    return 0
+
+
+def _mixed(n: Ints, events: Ints) -> Floats:
+    """Probability that independent rows of each score have both labels, at the event rate of the scores beside it."""
+    rows, hits = (np.concatenate([[0], np.cumsum(column)]) for column in (n, events))
+    place = np.arange(len(n))
+    low, high = np.maximum(place - NEIGHBORS, 0), np.minimum(place + NEIGHBORS + 1, len(n))
+    beside = np.maximum(rows[high] - rows[low] - n, 1)
+    rate = (hits[high] - hits[low] - events) / beside
+    return np.asarray(1.0 - rate**n - (1.0 - rate) ** n)
