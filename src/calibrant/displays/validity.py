@@ -210,7 +210,7 @@ def _certificate_caption(certificate: Certificate) -> str:
     if certificate.mode == "marginal":
         return (
             f"Dotted: the rate of a new row's bin is within epsilon of its output with probability {sure}, guaranteed "
-            "on average over calibration sets; the share of rows in covered bins is estimated from the calibration rows."
+            "on average over calibration sets; the share in covered bins is an estimate from the calibration rows."
         )
     return (
         f"Dotted: the rate of every bin is within its epsilon of the output, guaranteed with confidence {sure}; "

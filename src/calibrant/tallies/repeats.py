@@ -31,8 +31,8 @@ MIN_SHARE = 0.1
 """Share of the rows that must be copies."""
 
 FIX = (
-    "If a join or oversampling made copies, losses and intervals are too good: remove the copies, or pass the id of the "
-    "original row as groups"
+    "If a join or oversampling made copies, losses and intervals are too good: remove the copies, or pass the id of "
+    "the original row as groups"
 )
 
 
@@ -83,7 +83,7 @@ def repeat_notes(tally: Tally) -> tuple[str, ...]:
 
 
 def repeat_notes_of_rows(rows: Rows) -> tuple[str, ...]:
-    """The same of rows, none if they have groups. Of many rows those of some scores are looked at, whole scores each."""
+    """The same of rows, none if they have groups; of many rows, from all rows of some of the scores."""
     if rows.groups is not None:
         return ()
     bare = replace(rows, time=None)
