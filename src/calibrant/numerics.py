@@ -114,6 +114,18 @@ OUTPUT_ENDS = Ends(float(expit(np.array(-LOG_ODDS_LIMIT))), float(expit(np.array
 """The most extreme probabilities that :func:`expit` gives; losses count outputs beyond them as these."""
 
 
+def multiply_odds(p: NDArray[Any], factor: float) -> Floats:
+    r"""Probabilities whose odds are ``factor`` times as large: :math:`f p / (f p + 1 - p)`; 0 and 1 stay.
+
+    Examples
+    --------
+    >>> multiply_odds(np.array([0.0, 0.5, 1.0]), 0.25).tolist()
+    [0.0, 0.2, 1.0]
+    """
+    p = np.asarray(p, dtype=np.float64)
+    return p if factor == 1.0 else np.asarray(factor * p / (factor * p + (1.0 - p)))
+
+
 def to_float32(p: Floats) -> NDArray[np.float32]:
     """Round probabilities to float32 without letting one inside (0, 1) become 0 or 1."""
     out = p.astype(np.float32)

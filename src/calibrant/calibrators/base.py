@@ -6,6 +6,7 @@ A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overload
 
@@ -16,13 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, check_rows
 from calibrant.arrays.columns import check_option, need_names, refuse_names, score_and_label
+from calibrant.calibrators.by_class import Weights, class_odds, refuse_by_class, restored
 from calibrant.calibrators.candidates import CANDIDATES
 from calibrant.calibrators.choosing import Facts
 from calibrant.calibrators.ranking import Ranking
 from calibrant.export.document import Calibration
 from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import gate
-from calibrant.guarantees.provenance import Provenance, Sampling, State
+from calibrant.guarantees.provenance import Provenance, Sampling, State, Weighting
 from calibrant.maps import Map, StepMap
 from calibrant.numerics import Ends, to_float32
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
@@ -63,6 +65,9 @@ class BinaryCalibrator(BaseEstimator):
     _whole_ends: Ends | None = None
     #: The candidate of an automatic choice that is as rich as this method, where it takes many rows.
     _rich_as: ClassVar[str | None] = None
+    #: Whether a map of rows sampled by class becomes the map of all rows when its odds are multiplied.
+    _restores: ClassVar[bool] = False
+    _odds: float = 1.0
 
     def fit(
         self,
@@ -72,7 +77,7 @@ class BinaryCalibrator(BaseEstimator):
         *,
         score: str | None = None,
         label: str | None = None,
-        weights: Literal["importance", "counts"] = "importance",
+        weights: Weights = "importance",
         groups: ArrayLike | str | None = None,
         time: ArrayLike | str | None = None,
         positive: Any = None,
@@ -93,7 +98,9 @@ class BinaryCalibrator(BaseEstimator):
             Columns of the frame; ``sample_weight``, ``groups`` and ``time`` are then names of columns too.
         sample_weight
             Weight of each row. They are importance weights unless ``weights="counts"`` declares them as repetition,
-            which keeps every guarantee.
+            which keeps every guarantee. ``weights="by-class"`` declares that rows were sampled by class alone: one
+            weight per class, which is verified. The fit is to the rows as sampled and its odds are then multiplied by
+            the ratio of the weights, so that map and certificate are of the population that the weights restore.
         groups, time
             Say that rows depend on each other; no certificate is then issued.
         sampling
@@ -124,6 +131,8 @@ class BinaryCalibrator(BaseEstimator):
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         named = score_and_label(y, score, label)
+        if weights == "by-class":
+            refuse_by_class(None if self._restores else type(self).__name__, in_frame=named is not None)
         if named is not None:
             counted = _tally_of_frame(scores, *named, sample_weight, weights, groups, time, positive, kind)
             return self._fit_tally(counted, sampling, (_resolution_note(counted),))
@@ -131,20 +140,30 @@ class BinaryCalibrator(BaseEstimator):
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
             raise InputError("y is missing: pass the labels, as in fit(scores, y) or fit(frame, score=..., label=...)")
+        meant: Literal["importance", "counts"] = "importance" if weights == "by-class" else weights
         rows = check_rows(
-            scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
+            scores, y, sample_weight, weights=meant, groups=groups, time=time, positive=positive, kind=kind
         )
-        return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
+        if weights != "by-class":
+            return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
+        sampled, notes = replace(rows, weights=None, counts=True), (*rows.kind_notes, BY_CLASS)
+        return self._fit_tally(Tally.from_rows(sampled), sampling, notes, class_odds(rows))
 
     def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
         """Fit to a tally, from whatever engine it came; ``sampling`` says what is known about its rows."""
         return self._fit_tally(tally, sampling, ())
 
-    def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[str, ...]) -> Self:
+    def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[str, ...], odds: float | None = None) -> Self:
+        """Fit to a tally; with ``odds``, that of rows sampled by class, as :func:`class_odds` gives them."""
         check_option("sampling", sampling, get_args(Sampling))
+        self._odds = 1.0 if odds is None else odds
         self._fit_part(tally, notes if sampling == "grouped" else (*notes, *repeat_notes(tally)))
+        if odds is not None:
+            self.map_ = self._restored()
         self.ranking_ = Ranking.of(self.map_, tally)
         self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._state())
+        if odds is not None:
+            self.provenance_ = replace(self.provenance_, weights="by-class")
         self.n_features_in_ = 1
         return self
 
@@ -165,6 +184,10 @@ class BinaryCalibrator(BaseEstimator):
 
     def _check(self) -> None:
         """Refuse settings that are wrong whatever the rows, such as a wrong calibrator inside this one."""
+
+    def _restored(self) -> Map:
+        """The map of rows sampled by class, in the population that the class weights restore."""
+        return restored(self.map_, self._odds)
 
     def _seen(self, tally: Tally) -> Tally:
         """What the fit sees of a tally."""
@@ -273,7 +296,7 @@ class BinaryCalibrator(BaseEstimator):
         if not hasattr(self, "map_"):
             return f"{self!r}, not fitted"
         data = self.provenance_
-        unit = "" if data.weights == "counts" else " (sums of weights)"
+        unit = _UNITS[data.weights]
         lines = [
             f"{self!r} fitted to {data.n:,.12g} {data.kind} scores with {data.events:,.12g} events{unit}",
             f"  {self._describe()}",
@@ -328,6 +351,18 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
         raise InputError(f"{wrong}, which needs segments as well: pass PlattScaling() or AutoCalibrator()")
     given._check()
     return given
+
+
+_UNITS: dict[Weighting, str] = {
+    "counts": "",
+    "importance": " (sums of weights; numbers are of the population that the weights restore)",
+    "by-class": " (rows as sampled)",
+}
+
+BY_CLASS = (
+    "the map and its certificate are of the population that the class weights restore; counts and losses are of the "
+    "rows as sampled"
+)
 
 
 def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -108,6 +109,7 @@ class HistogramBinning(BinaryCalibrator):
     """
 
     _monotone: ClassVar[bool] = False
+    _restores: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -137,6 +139,10 @@ class HistogramBinning(BinaryCalibrator):
     def _fit_map(self, tally: Tally) -> Map:
         self._check_parameters(tally)
         self.bins_ = self._bins(tally)
+        return self.bins_.to_map()
+
+    def _restored(self) -> Map:
+        self.bins_ = replace(self.bins_, odds=self._odds)
         return self.bins_.to_map()
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:

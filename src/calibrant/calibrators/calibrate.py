@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -11,6 +11,7 @@ from calibrant.arrays import InputError, Kind
 from calibrant.arrays.class_rows import ClassKind, is_matrix
 from calibrant.arrays.columns import refuse_names
 from calibrant.calibrators.base import refuse_places
+from calibrant.calibrators.by_class import Weights
 from calibrant.calibrators.class_select import ClassAutoCalibrator
 from calibrant.calibrators.losses import Loss
 from calibrant.calibrators.segments import How, SegmentCalibrator
@@ -37,7 +38,7 @@ def calibrate(
     random_state: int = 0,
     score: str | None = None,
     label: str | None = None,
-    weights: Literal["importance", "counts"] = "importance",
+    weights: Weights = "importance",
     groups: ArrayLike | str | None = None,
     time: ArrayLike | str | None = None,
     positive: Any = None,

@@ -60,6 +60,7 @@ class IsotonicCalibrator(BinaryCalibrator):
     """
 
     _rich_as: ClassVar[str | None] = "isotonic"
+    _restores: ClassVar[bool] = True
 
     def __init__(self, *, step: bool = False, centred: bool = False, shrink_ends: bool = True) -> None:
         self.step = step

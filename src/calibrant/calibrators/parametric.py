@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,8 @@ class PlattScaling(BinaryCalibrator):
     >>> PlattScaling().fit(scores, y).transform([0.5]).round(3).tolist()
     [0.537]
     """
+
+    _restores: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -133,6 +135,10 @@ class BetaScaling(BinaryCalibrator):
     def increasing(self) -> bool:
         """A beta map with a, b >= 0 never falls."""
         return True
+
+    @property
+    def _restores(self) -> bool:  # type: ignore[override]  # through (1/2, 1/2) there is no free intercept
+        return self.variant != "ab"
 
     def _fit_map(self, tally: Tally) -> Map:
         how = Scaling(self.soft_targets, self.increasing, self.limits)
@@ -320,6 +326,8 @@ class LogitShift(BinaryCalibrator):
     >>> cal.transform(scores).round(3).tolist(), cal.transform(scores).mean().round(12).item()
     ([0.061, 0.148, 0.281, 0.51], 0.25)
     """
+
+    _restores: ClassVar[bool] = True
 
     def __init__(self, *, soft_targets: bool = False, limits: bool = False, clamp: float | None = None) -> None:
         self.soft_targets = soft_targets

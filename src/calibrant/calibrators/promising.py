@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from calibrant.arrays import InputError
+from calibrant.calibrators.by_class import restored
 from calibrant.calibrators.candidates import CANDIDATES
 from calibrant.calibrators.choosing import Candidate, Selection, select
 from calibrant.calibrators.cuts import ROUNDING, counted, mass_edges, own_row_bins
@@ -17,7 +18,7 @@ from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.issuing import Bins
 from calibrant.guarantees.planning import MOST_LABELS
 from calibrant.maps import Map
-from calibrant.numerics import Floats
+from calibrant.numerics import Floats, multiply_odds
 from calibrant.tallies import Tally
 
 COUNTS = (2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
@@ -53,13 +54,16 @@ class Guarantee:
     epsilon: float
     alpha: float
     look: int = 1
+    odds: float = 1.0
+    """Weight of an event relative to a negative row, where rows were sampled by class."""
 
     def tried(self, rows: int) -> tuple[int, ...]:
         """Numbers of bins that could be within epsilon of a rate of 0 or 1, the rates with the shortest intervals."""
         return tuple(count for count in COUNTS if 2 * count <= rows and self._shortest(rows // count, count))
 
     def _shortest(self, rows: int, count: int) -> bool:
-        return float(_half_widths(np.zeros(1), np.array([float(rows)]), self.alpha / count)[0]) <= self.epsilon
+        widths = _half_widths(np.array([0.0, 1.0]), np.full(2, float(rows)), self.alpha / count, self.odds)
+        return float(widths.min()) <= self.epsilon
 
     def shares(self, rows: int) -> dict[int, float]:
         """Share of alpha by number of bins that is tried."""
@@ -78,7 +82,8 @@ class Guarantee:
         if not known.any():
             return np.inf
         low, high = clopper_pearson(bins.events[known], bins.n[known], self.alpha * bins.share / int(known.sum()))
-        return float(np.maximum(bins.outputs[known] - low, high - bins.outputs[known]).max())
+        low, high, outputs = map(bins.restored, (low, high, bins.outputs[known]))
+        return float(np.maximum(outputs - low, high - outputs).max())
 
 
 def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss) -> tuple[Selection, Bins]:
@@ -86,7 +91,8 @@ def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss
 
     All rows make and fill the bins (``docs/certificates/own-rows.md``), for each of a few numbers of bins, each at its
     share of alpha. Of those within epsilon the cross-fitted loss takes one, the fewest bins first. The
-    bins owe nothing to a random draw, so the guarantee holds for every seed of the ``folds``.
+    bins owe nothing to a random draw, so the guarantee holds for every seed of the ``folds``. Of rows sampled by class
+    the losses are those of the rows as sampled, and the intervals those of the population that the weights restore.
 
     Raises
     ------
@@ -101,7 +107,7 @@ def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss
         Candidate(f"{count} bins", partial(_fit, count, guarantee), when=partial(_holds, count, guarantee))
         for count in made
     ]
-    keep = None if tally.kind == "real" else CANDIDATES["identity"]
+    keep = None if tally.kind == "real" else replace(CANDIDATES["identity"], fit=partial(_as_sampled, guarantee.odds))
     selection = select(folds, candidates, tally, loss, keep=keep)
     count = next(count for count, each in zip(made, candidates, strict=True) if each.name == selection.chosen.name)
     return selection, made[count]
@@ -119,6 +125,7 @@ def _bins(count: int, guarantee: Guarantee, tally: Tally) -> Bins:
         share=guarantee.shares(_rows(tally)).get(count, 0.0),
         look=guarantee.look,
         assumption=assumption,
+        odds=guarantee.odds,
     )
 
 
@@ -128,7 +135,14 @@ def _rows(tally: Tally) -> int:
 
 
 def _fit(count: int, guarantee: Guarantee, tally: Tally) -> Map:
-    return _bins(count, guarantee, tally).to_map()
+    """The bins of rows as sampled, which is what the losses are about."""
+    return replace(_bins(count, guarantee, tally), odds=1.0).to_map()
+
+
+def _as_sampled(odds: float, tally: Tally) -> Map:
+    """The model itself, which speaks of the population, moved to the rows as sampled."""
+    kept = CANDIDATES["identity"].fit(tally)
+    return kept if odds == 1.0 else restored(kept, 1.0 / odds)
 
 
 def _holds(count: int, guarantee: Guarantee, tally: Tally) -> str:
@@ -136,10 +150,11 @@ def _holds(count: int, guarantee: Guarantee, tally: Tally) -> str:
     return "" if guarantee.holds(_bins(count, guarantee, tally)) else f"not within {guarantee.epsilon:g}"
 
 
-def _half_widths(rates: Floats, rows: Floats, alpha: float) -> Floats:
+def _half_widths(rates: Floats, rows: Floats, alpha: float, odds: float = 1.0) -> Floats:
     events = np.rint(rates * rows)
     low, high = clopper_pearson(events, rows, alpha)
     outputs = np.where((events == 0) | (events == rows), (events + 1.0) / (rows + 2.0), events / rows)
+    low, high, outputs = (multiply_odds(each, odds) for each in (low, high, outputs))
     return np.maximum(outputs - low, high - outputs)
 
 
@@ -163,4 +178,8 @@ def _missing(tally: Tally, guarantee: Guarantee) -> str:
 
 def _two_bins(total: int, rate: float, guarantee: Guarantee) -> float:
     rows = np.array([max(np.floor(total / 2), 1.0)])
-    return float(_half_widths(np.array([rate]), rows, guarantee.alpha * guarantee.shares(total)[COUNTS[0]] / 2)[0])
+    return float(
+        _half_widths(np.array([rate]), rows, guarantee.alpha * guarantee.shares(total)[COUNTS[0]] / 2, guarantee.odds)[
+            0
+        ]
+    )

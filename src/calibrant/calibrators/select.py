@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from sklearn.base import clone
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import check_list, check_option, need_names, refuse_names, score_and_label
 from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, check_calibrator
+from calibrant.calibrators.by_class import Weights, class_odds, refuse_by_class
 from calibrant.calibrators.candidates import BLEND, CANDIDATES, FEW, LEAST, RATES, REAL_BLEND
 from calibrant.calibrators.choosing import Blend, Candidate, Compared, Selection, select
 from calibrant.calibrators.folds import Folds
@@ -131,6 +132,7 @@ class AutoCalibrator(BinaryCalibrator):
     """
 
     _monotone: ClassVar[bool] = False
+    _restores: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -164,7 +166,7 @@ class AutoCalibrator(BinaryCalibrator):
         *,
         score: str | None = None,
         label: str | None = None,
-        weights: Literal["importance", "counts"] = "importance",
+        weights: Weights = "importance",
         groups: ArrayLike | str | None = None,
         time: ArrayLike | str | None = None,
         positive: Any = None,
@@ -174,8 +176,13 @@ class AutoCalibrator(BinaryCalibrator):
         """Choose and fit; parameters as in :meth:`BinaryCalibrator.fit`.
 
         Rows of one group stay together, and with ``time`` every part is judged by its past: pass one of them. A frame's
-        rows are then brought into memory; else they are counted where they are.
+        rows are then brought into memory; else they are counted where they are. With ``weights="by-class"`` bins with a
+        guarantee are made of the rows as sampled and moved; a choice without one weighs the rows.
         """
+        if weights == "by-class" and self.guarantee is None:
+            refuse_by_class(None, in_frame=score is not None or label is not None)
+            class_odds(check_rows(scores, y, sample_weight, positive=positive, kind=kind))
+            weights = "importance"
         meant = {"score": score, "label": label, "weights": weights, "positive": positive, "kind": kind}
         weighted = sample_weight is not None and weights == "importance" and score is None and label is None
         if groups is None and time is None and not weighted:
@@ -202,6 +209,9 @@ class AutoCalibrator(BinaryCalibrator):
         finally:
             del self._apart
 
+    def _restored(self) -> Map:
+        return self.map_  # the bins of a guarantee are moved where they are made
+
     def _seen(self, tally: Tally) -> Tally:
         """Importance weights by what they are worth, also whole ones: numbers on unseen rows are about rows."""
         seen = tally.for_fitting() if self.guarantee is not None else tally.in_effective_rows()
@@ -215,7 +225,9 @@ class AutoCalibrator(BinaryCalibrator):
         folds = folds.with_ends(tally.ends)  # those of all rows, so that every part is read as the final map reads it
         self.notes_ = (*self.notes_, *_end_notes(tally))
         if self.guarantee is not None:
-            chosen, self.bins_ = guaranteed_bins(tally, Guarantee(*self.guarantee, self.look), folds, self.loss)
+            chosen, self.bins_ = guaranteed_bins(
+                tally, Guarantee(*self.guarantee, self.look, self._odds), folds, self.loss
+            )
             self._keep(chosen)
             return self.bins_.to_map()
         chosen = select(folds, self._pool(tally), tally, self.loss, blend=self._blend(tally))

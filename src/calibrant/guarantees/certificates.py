@@ -85,6 +85,9 @@ class Certificate:
     share, look
         Share of alpha that the intervals spend, where the number of bins was chosen by their labels; the rest pays for
         the numbers that were not chosen and for other looks. How often the guarantee was asked for on growing rows.
+    odds
+        Weight of an event relative to a negative row, where rows were sampled by class. ``rows`` and ``events`` count
+        the rows as sampled; outputs and intervals are of the population that the weights restore.
     """
 
     epsilon: float
@@ -106,6 +109,7 @@ class Certificate:
     source: str
     share: float = field(default=1.0, metadata={"optional": True})
     look: int = field(default=1, metadata={"optional": True})
+    odds: float = field(default=1.0, metadata={"optional": True})
 
     def __post_init__(self) -> None:
         """Refuse numbers that contradict each other; a document may hold anything."""
@@ -132,6 +136,8 @@ class Certificate:
             raise ValueError("alpha must lie between 0 and 1, and uncovered_rows not below 0")
         if not 0.0 < self.share <= 1.0 or self.look < 1:
             raise ValueError("share must lie above 0 and up to 1, and look be at least 1")
+        if not (self.odds > 0.0 and np.isfinite(self.odds)):
+            raise ValueError("odds must be above 0 and finite")
 
     @property
     def promised(self) -> Flags:
@@ -179,6 +185,11 @@ class Certificate:
             f"{head} differs from the calibrated probability by at most {_round_up(self.epsilon)}.",
             f"  Basis: {_count(self.n, 'row')}, {self.bound} intervals; {self.source}.",
         ]
+        if self.odds != 1.0:
+            lines.append(
+                f"  Population: the one that the class weights restore, where an event counts {self.odds:.6g} times as "
+                "much as a negative row; not the rows as sampled."
+            )
         if self.share < 1.0:
             lines.append(
                 f"  Alpha: these bins spend {100 * self.share:.3g} % of it; the rest pays for the choice of the number "

@@ -13,13 +13,14 @@ from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificates import Bound, Certificate, Flags, Mode, Refusal, union_of
 from calibrant.guarantees.provenance import ClassProvenance, Provenance, Sampling
 from calibrant.maps import StepMap
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Floats, Ints, multiply_odds
 
 ASSUMED = (
     "the rows are independent draws from the population that the map will serve, and new to the model",
     "no argument of the fit was chosen by their labels",
 )
 """What every certificate assumes: the best of several numbers of bins, or of several fits, would look as good."""
+SAMPLED_BY_CLASS = "which of them were kept depended on their class alone, at the rates that sample_weight states"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +49,25 @@ class Bins:
     """How often a certificate was asked for on growing rows, this time included."""
     refusal: str = ""
     """Why the bins carry no certificate, where that does not show in the provenance of their rows."""
+    odds: float = 1.0
+    """Weight of an event relative to a negative row, where rows were sampled by class; ``outputs`` are as sampled."""
+
+    def restored(self, rates: Floats) -> Floats:
+        """Rates of the rows as sampled, moved to the population that the class weights restore."""
+        return multiply_odds(rates, self.odds)
 
     def to_map(self) -> StepMap:
-        """The output of each bin for its scores."""
-        return StepMap(self.knots, self.outputs).merged()
+        """The output of each bin for its scores, in the population that the class weights restore."""
+        return StepMap(self.knots, self.restored(self.outputs)).merged()
 
 
 def gate(provenance: Provenance | ClassProvenance) -> Refusal | None:
     """The reason, if any, why rows like these can carry no certificate."""
-    if provenance.weights != "counts":
+    if provenance.weights == "importance":
         return Refusal(
             "the rows carry importance weights, and the theorems count rows; "
-            'if the weights are repetition counts, fit with weights="counts"'
+            'if the weights are repetition counts, fit with weights="counts"; if rows were sampled by class alone, with '
+            'weights="by-class"'
         )
     return None if provenance.sampling == "independent" else Refusal(_REASONS[provenance.sampling])
 
@@ -91,16 +99,19 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
             "an always-valid promise needs bins that no row has chosen, nor their number, or they would move at "
             'every look: pass n_bins with strategy="width" or with bins_from= another tally, or your own table'
         )
-    lower, upper = BOUNDS[bound](bins.events, bins.n, alpha * bins.share / union_of(mode, bound, promised))
+    level = alpha * bins.share / union_of(mode, bound, promised)
+    lower, upper = map(bins.restored, BOUNDS[bound](bins.events, bins.n, level))
+    outputs = bins.restored(bins.outputs)
+    sampled = SAMPLED_BY_CLASS if provenance.weights == "by-class" else ""
     return Certificate(
-        epsilon=float(np.maximum(bins.outputs - lower, upper - bins.outputs)[promised].max()),
+        epsilon=float(np.maximum(outputs - lower, upper - outputs)[promised].max()),
         alpha=alpha,
         mode=mode,
         bound=bound,
         kind=provenance.kind,
         n=int(bins.n.sum()),
         knots=bins.knots,
-        outputs=bins.outputs,
+        outputs=outputs,
         lower=lower,
         upper=upper,
         rows=bins.n,
@@ -108,8 +119,9 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
         uncovered=bins.uncovered,
         uncovered_rows=bins.uncovered_rows,
         rule=bins.rule,
-        assumptions=(*ASSUMED, bins.assumption) if bins.assumption else ASSUMED,
+        assumptions=(*ASSUMED, *(each for each in (sampled, bins.assumption) if each)),
         source=bins.source,
         share=bins.share,
         look=bins.look,
+        odds=bins.odds,
     )

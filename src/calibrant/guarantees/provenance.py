@@ -14,7 +14,7 @@ from calibrant.guarantees.overlap import Overlap, overlap, sketch
 from calibrant.numerics import Floats, row_fingerprint
 from calibrant.tallies import Tally
 
-Weighting = Literal["counts", "importance"]
+Weighting = Literal["counts", "importance", "by-class"]
 Sampling = Literal["independent", "grouped", "time-ordered", "out-of-fold", "selected"]
 State = Literal["calibrated", "kept", "uncalibrated"]
 Labels = Literal["text", "whole", "truth"]

@@ -325,8 +325,13 @@ class Verdict:
             ratio = self.events / self.predicted - 1.0
             more = f" ({percent(abs(ratio))} {'more' if ratio > 0.0 else 'fewer'})"
         span = "" if self.only_ends else f"; expected range {' to '.join(map(amount, self.expected))}"
-        where = f"{amount(self.row_count)} rows{'' if self.counts else ', weighted'}"
-        return f"Predicted {amount(self.predicted)} events, {amount(self.events)} observed{more}{span} ({where})."
+        counted = f"Predicted {amount(self.predicted)} events, {amount(self.events)} observed{more}{span}"
+        if self.counts:
+            return f"{counted} ({amount(self.row_count)} rows)."
+        return (
+            f"{counted} ({amount(self.row_count)} rows, weighted). Ratios, level and slope are those of the population "
+            "that the weights restore, not of the rows as sampled."
+        )
 
     def _parameters(self) -> list[str]:
         """Level and slope beside what is tolerated."""

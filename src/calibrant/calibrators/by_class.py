@@ -1,0 +1,88 @@
+"""Rows that were sampled by their class: how they are recognized, and how a map is moved to the whole population.
+
+If a row is kept with a probability that depends on its class alone, the odds of every set of scores are multiplied by
+one known number. So a fit to the rows as sampled is moved back exactly, with its intervals: see
+``docs/certificates/by-class.md``. Nothing here is an estimator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log
+from typing import Literal
+
+import numpy as np
+
+from calibrant.arrays import InputError, Rows
+from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.numerics import Floats, multiply_odds
+
+Weights = Literal["importance", "counts", "by-class"]
+"""What sample_weight means; of calibrators."""
+
+SAME = 1e-9
+"""Weights of one class that differ by no more than this share are equal."""
+
+EVENTS, NEGATIVES = "events", "negatives"
+
+
+def class_odds(rows: Rows) -> float:
+    """Weight of an event relative to a negative row; an error unless each class has one weight.
+
+    Examples
+    --------
+    >>> from calibrant.arrays import check_rows
+    >>> class_odds(check_rows([0.1, 0.2, 0.7], [0, 0, 1], [20.0, 20.0, 1.0]))
+    0.05
+    """
+    if rows.weights is None:
+        raise InputError("weights='by-class' needs sample_weight: pass the weight of each row's class")
+    events, negatives = (
+        _one_weight(np.asarray(rows.weights[rows.labels == label], dtype=np.float64), name)
+        for label, name in ((1, EVENTS), (0, NEGATIVES))
+    )
+    return events / negatives
+
+
+def _one_weight(weights: Floats, name: str) -> float:
+    if not len(weights):
+        raise InputError(f"weights='by-class' needs rows of both classes, and there are no {name}: add some")
+    low, high = float(weights.min()), float(weights.max())
+    if high - low > SAME * high:
+        raise InputError(
+            f"sample_weight varies among the {name} (from {low:.6g} to {high:.6g}), and weights='by-class' needs one "
+            "value per class: sampling that depends on the score or on anything else within a class cannot be undone by "
+            "class weights; pass weights='importance'"
+        )
+    return high
+
+
+def refuse_by_class(method: str | None, *, in_frame: bool) -> None:
+    """Refuse class weights in a frame, and those of a ``method`` whose map has no free intercept."""
+    if in_frame:
+        raise InputError("weights='by-class' needs arrays: pass the frame's columns as scores, y and sample_weight")
+    if method is not None:
+        raise InputError(
+            f"{method} cannot be moved to the population that class weights restore: use HistogramBinning, "
+            "PlattScaling, BetaScaling, LogitShift, IsotonicCalibrator or calibrate(), or pass weights='importance'"
+        )
+
+
+def restored(fitted: Map, odds: float) -> Map:
+    """A map fitted to rows as sampled, moved to the population in which the odds are ``odds`` times as large.
+
+    Lines between knots stay lines: the values at the knots are moved.
+
+    Examples
+    --------
+    >>> restored(LogitAffineMap(1.0, 0.0), 0.05).apply([0.5]).round(4).tolist()
+    [0.0476]
+    """
+    shift = log(odds)
+    if isinstance(fitted, LogitAffineMap):
+        return replace(fitted, intercept=fitted.intercept + shift)
+    if isinstance(fitted, BetaMap):
+        return replace(fitted, c=fitted.c + shift)
+    if isinstance(fitted, StepMap | PiecewiseLinearMap):
+        return replace(fitted, values=multiply_odds(fitted.values, odds))
+    return ComposeMap((fitted, LogitAffineMap(1.0, shift)))
