@@ -88,7 +88,7 @@ def test_without_a_guarantee_calibrate_weighs_the_rows():
 @pytest.mark.parametrize("fit", [cb.HistogramBinning().fit, cb.PlattScaling().fit, cb.calibrate])
 def test_weights_that_vary_within_a_class_are_refused(fit):
     scores, y, weights = sampled(4_000)
-    with pytest.raises(InputError, match="sample_weight varies among the negatives .* weights='importance'"):
+    with pytest.raises(InputError, match=r"sample_weight varies among the negatives .* weights='importance'"):
         fit(scores, y, np.where(y == 0, 10.0 + 40.0 * scores, 1.0), weights="by-class")
     with pytest.raises(InputError, match="sample_weight varies among the events"):
         fit(scores, y, weights * np.where(scores > 0.5, 2.0, 1.0), weights="by-class")

@@ -51,8 +51,8 @@ def _one_weight(weights: Floats, name: str) -> float:
     if high - low > SAME * high:
         raise InputError(
             f"sample_weight varies among the {name} (from {low:.6g} to {high:.6g}), and weights='by-class' needs one "
-            "value per class: sampling that depends on the score or on anything else within a class cannot be undone by "
-            "class weights; pass weights='importance'"
+            "value per class: sampling that depends on the score, or on anything else within a class, cannot be undone "
+            "by class weights; pass weights='importance'"
         )
     return high
 

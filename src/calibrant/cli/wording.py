@@ -39,6 +39,7 @@ REWRITES: tuple[tuple[str, Replacement], ...] = (
     (r"pass positive= with", "pass --positive with"),
     (r"positive" + VALUE, _value("--positive")),
     (r"pass weights=[\"']importance[\"']", "leave --counts out"),
+    (r"; if rows were sampled by class alone, fit with weights=[\"']by-class[\"']", ""),
     (r"weights=[\"']counts[\"']", "--counts"),
     (r"name=\.\.\. for", "--name for"),
     (r"Use bins_from=[\"']part[\"'] or fewer bins", "Use fewer bins"),

@@ -66,8 +66,8 @@ def gate(provenance: Provenance | ClassProvenance) -> Refusal | None:
     if provenance.weights == "importance":
         return Refusal(
             "the rows carry importance weights, and the theorems count rows; "
-            'if the weights are repetition counts, fit with weights="counts"; if rows were sampled by class alone, with '
-            'weights="by-class"'
+            'if the weights are repetition counts, fit with weights="counts"; '
+            'if rows were sampled by class alone, fit with weights="by-class"'
         )
     return None if provenance.sampling == "independent" else Refusal(_REASONS[provenance.sampling])
 
