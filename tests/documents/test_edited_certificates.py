@@ -162,6 +162,26 @@ def test_an_edited_certificate_is_refused(edit: Callable[[Document], None]) -> N
     assert refused(document)
 
 
+def test_alpha_that_paid_for_a_choice_is_not_spent_twice() -> None:
+    scores, y = scored()
+    cal = calibrant.calibrate(scores, y, guarantee=(0.2, 0.1))
+    document = as_document(Calibration(cal.map_, cal.provenance_, cal.certificate()))
+    assert document["certificate"]["share"] < 1.0
+    assert not refused(document)
+    document["certificate"]["share"] /= 2.0
+    assert refused(document)
+
+
+def test_a_certificate_of_rows_sampled_by_class_says_at_which_odds() -> None:
+    scores, y = scored()
+    cal = HistogramBinning(5, strategy="width").fit(scores, y, np.where(y == 1, 1.0, 20.0), weights="by-class")
+    document = as_document(Calibration(cal.map_, cal.provenance_, cal.certificate()))
+    assert document["certificate"]["odds"] == pytest.approx(0.05)
+    assert not refused(document)
+    document["certificate"]["odds"] = 0.06
+    assert refused(document)
+
+
 def test_a_promise_about_one_new_row_does_not_become_one_about_all_bins() -> None:
     document = binary(mode="marginal")
     document["certificate"]["mode"] = "simultaneous"

@@ -25,7 +25,7 @@ from calibrant.guarantees.class_certificates import ClassCertificate
 from calibrant.guarantees.class_promise import ClassPromise
 from calibrant.guarantees.path_certificate import PathCertificate
 from calibrant.guarantees.simplex_certificate import MOST_CLASSES, SimplexCertificate, by_one_bound, class_sets
-from calibrant.numerics import Floats, Ints, chunks
+from calibrant.numerics import Floats, Ints, chunks, multiply_odds
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 FAR = 40.0
@@ -149,7 +149,8 @@ def _one_score(promise: Certificate) -> bool:
     if promise.bound == "always-valid" and promise.uncovered.any():
         return False  # its edges are rows
     level = promise.alpha * promise.share / union_of(promise.mode, promise.bound, promise.promised)
-    return supported(promise.bound, promise.events, promise.rows, level, promise.lower, promise.upper)
+    ends = (multiply_odds(end, 1.0 / promise.odds) for end in (promise.lower, promise.upper))  # as sampled
+    return supported(promise.bound, promise.events, promise.rows, level, *ends)
 
 
 def _by_class(promise: ClassCertificate) -> bool:

@@ -152,7 +152,8 @@ class Certificate:
     def rests_on(self, provenance: Provenance) -> bool:
         """Whether such rows can carry the promise: independent and counted, and enough of them with either label."""
         events, rows = int(self.events.sum()), self.n + self.uncovered_rows
-        gone_through = (provenance.weights, provenance.sampling) == ("counts", "independent")  # as issuing.gate asks
+        counted = provenance.weights == "by-class" or (provenance.weights == "counts" and self.odds == 1.0)
+        gone_through = counted and provenance.sampling == "independent"  # as issuing.gate asks
         others = provenance.n - provenance.events
         return gone_through and rows <= provenance.n and events <= provenance.events and self.n - events <= others
 
