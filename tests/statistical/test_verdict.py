@@ -16,26 +16,26 @@ pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 
 @pytest.mark.parametrize(("base_rate", "offset"), list(product(BASE_RATES, OFFSETS)))
 def test_wrong_statements_are_as_rare_as_stated(base_rate: float, offset: str, full_size: bool) -> None:
-    runs, sizes = (300, (100, 1_000, 10_000)) if full_size else (30, (100, 1_000))
+    runs, sizes = (300, (100, 1_000, 10_000)) if full_size else (16, (100, 1_000))
     for n in sizes:
         row = summary(World(base_rate, 1.0, False, offset), n, runs)
         assert not list(row.failures()), str(row)
 
 
 def test_tied_scores_do_not_raise_false_alarms(full_size: bool) -> None:
-    row = summary(World(0.3, 0.7, True, "calibrated"), 400, 400 if full_size else 60)
+    row = summary(World(0.3, 0.7, True, "calibrated"), 400, 400 if full_size else 40)
     assert not list(row.failures()), str(row)
 
 
 @pytest.mark.parametrize("count", [10, 20, 50])
 def test_intervals_cover_with_few_unequal_groups(count: int, full_size: bool) -> None:
-    row = summary(World(0.3, 1.0, False, "calibrated"), count, 600 if full_size else 100, groups=True)
+    row = summary(World(0.3, 1.0, False, "calibrated"), count, 600 if full_size else 60, groups=True)
     assert not list(row.failures()), str(row)
 
 
 def test_dependent_rows_raise_false_alarms_unless_their_groups_are_given(full_size: bool) -> None:
     """200 patients of 25 rows, labels of a patient drawn from one number: calibrated, but worth far fewer rows."""
-    runs, alarms, naive = (400 if full_size else 60), 0, 0
+    runs, alarms, naive = (400 if full_size else 30), 0, 0
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         patient = np.repeat(np.arange(200), 25)
@@ -58,7 +58,7 @@ def clustered(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def test_segments_and_periods_of_dependent_rows_are_not_called_off(full_size: bool) -> None:
-    runs, wrong = (400 if full_size else 80), {"segment": 0, "period": 0}
+    runs, wrong = (400 if full_size else 30), {"segment": 0, "period": 0}
     for seed in range(runs):
         scores, labels, group = clustered(np.random.default_rng([1, seed]))
         verdict = check(scores, labels, groups=group, by=group % 3, time=group // 8)
@@ -70,7 +70,7 @@ def test_segments_and_periods_of_dependent_rows_are_not_called_off(full_size: bo
 
 def test_clusters_in_the_tail_alone_are_seen_there(full_size: bool) -> None:
     """4,000 independent rows and four groups of 60 rows at the top of the scores, each drawn from one number."""
-    runs, alarms = (300 if full_size else 60), 0
+    runs, alarms = (300 if full_size else 30), 0
     for seed in range(runs):
         rng = np.random.default_rng([2, seed])
         scores = np.append(special.expit(-2.0 + 0.8 * rng.standard_normal(4_000)), np.full(240, 0.7))
@@ -82,7 +82,7 @@ def test_clusters_in_the_tail_alone_are_seen_there(full_size: bool) -> None:
 
 @pytest.mark.parametrize("rows", ["independent", "weighted"])
 def test_segments_of_a_calibrated_model_are_seldom_called_off(rows: str, full_size: bool) -> None:
-    runs, wrong = (400 if full_size else 100), 0
+    runs, wrong = (400 if full_size else 40), 0
     for seed in range(runs):
         rng = np.random.default_rng([3, seed])
         scores = rng.beta(1, 15, 1_000)
