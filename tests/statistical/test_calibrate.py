@@ -197,3 +197,26 @@ def test_asking_again_as_advised_is_covered(full_size):
             false += bool((np.abs(rate - answer.outputs) > answer.epsilon)[answer.promised].any())
             break
     assert stats.binomtest(false, samples, alpha, alternative="greater").pvalue > LEVEL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "base", "n"),
+    [("sigmoid", 0.3, 60), ("shifted", 0.3, 200), ("calibrated", 0.03, 400), ("shifted", 0.03, 400)],
+)
+def test_the_interval_of_the_change_holds_the_change_of_the_map_in_use(name, base, n, full_size):
+    """From ten rows of the minority class on; below there is none."""
+    truth = TRUTHS[name]
+    found = [cal for cal in chosen(truth, base, n, 400 if full_size else 60) if cal.change_.low is not None]
+    held = sum(cal.change_.low - 1e-9 <= excess(cal.map_, truth, base) <= cal.change_.high + 1e-9 for cal in found)
+    assert len(found) > 10
+    assert stats.binomtest(held, len(found), 0.95, alternative="less").pvalue > LEVEL
+
+
+def test_too_few_events_give_a_change_without_an_interval():
+    found = chosen(TRUTHS["shifted"], 0.03, 100, 12)
+    few = [cal for cal in found if cal.provenance_.events < 10]
+    assert 0 < len(few) < len(found)
+    assert [cal.change_.low is None for cal in found] == [cal in few for cal in found]
+    cal = next(cal for cal in few if cal.change_.value != 0.0)
+    assert "no interval: fewer than 10 rows of the minority class" in str(cal)

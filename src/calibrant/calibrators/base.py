@@ -131,16 +131,16 @@ class BinaryCalibrator(BaseEstimator):
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         named = score_and_label(y, score, label)
+        meant: Literal["importance", "counts"] = "importance" if weights == "by-class" else weights
         if weights == "by-class":
             refuse_by_class(None if self._restores else type(self).__name__, in_frame=named is not None)
         if named is not None:
-            counted = _tally_of_frame(scores, *named, sample_weight, weights, groups, time, positive, kind)
+            counted = _tally_of_frame(scores, *named, sample_weight, meant, groups, time, positive, kind)
             return self._fit_tally(counted, sampling, (_resolution_note(counted),))
         refuse_places("fit", scores, y, sample_weight)
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
             raise InputError("y is missing: pass the labels, as in fit(scores, y) or fit(frame, score=..., label=...)")
-        meant: Literal["importance", "counts"] = "importance" if weights == "by-class" else weights
         rows = check_rows(
             scores, y, sample_weight, weights=meant, groups=groups, time=time, positive=positive, kind=kind
         )

@@ -100,6 +100,8 @@ def calibrate(
         refuse_names("calibrate", source=source)
     if by is None and source is None:
         return _promised(cal.fit(scores, y, sample_weight, weights=weights, sampling=sampling, **given))
+    if weights == "by-class":
+        raise InputError("weights='by-class' cannot be combined with by or source: pass weights='importance'")
     refused = {"groups": groups, "time": time, "guarantee": guarantee}
     extra = [name for name, value in refused.items() if value is not None]
     if by is not None and source is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from calibrant.arrays import Kind
 from calibrant.calibrators.crossing import Crossed
 from calibrant.calibrators.folds import Folds
-from calibrant.calibrators.losses import NAMES, Loss, Losses
+from calibrant.calibrators.losses import MIN_MINORITY_ROWS, NAMES, Loss, Losses
 from calibrant.calibrators.tables import averaged
 from calibrant.maps import Map
 from calibrant.metrics.estimates import Estimate
@@ -27,6 +27,9 @@ that nobody would notice."""
 
 PARSIMONY = 0.5
 """Standard errors by which a candidate may be worse than the best and be taken for being simpler, without a blend."""
+
+TOO_FEW = f"no interval: fewer than {MIN_MINORITY_ROWS} rows of the minority class"
+"""Note of an estimate."""
 
 NEGLIGIBLE = 0.02
 """A map with a smaller weight is left out of a blend."""
@@ -225,8 +228,8 @@ def select(
     best = first if flat is None else choose(flat, range(first, len(tried)), loss, last)
     lines = tuple(compared(each.name, flat, place.get(each.name), best, reasons[each.name]) for each in runs)
     read = end_notes(whole)
-    judged = crossed.nested(lambda seen, losses: _choice(tried, first, seen, losses, loss, last))
-    nested = estimates(judged, loss, read)
+    unseen = crossed.nested(lambda seen, losses: _choice(tried, first, seen, losses, loss, last))
+    nested = estimates(unseen, loss, gap(flat, unseen, best), read)
     chosen = tried[best]
     weights = _kept_weights(chosen, crossed.weights) if isinstance(chosen, Blend) else {}
     return Selection(chosen, weights, Comparison(loss, tried[0].name, lines, notes=read), *nested)
@@ -292,8 +295,19 @@ def _outcome(flat: Losses, column: int, best: int) -> str:
     return "not told apart"
 
 
-def estimates(nested: Losses | None, loss: Loss, notes: tuple[str, ...] = ()) -> tuple[Estimate, Estimate, Estimate]:
-    """Losses before and after, and the change; of two columns, the reference and what was chosen."""
+def gap(flat: Losses | None, nested: Losses | None, best: int) -> float:
+    """How much more the choice made on all rows changes the loss of unseen rows than those made without each part."""
+    return 0.0 if flat is None or nested is None else flat.difference(best, 0)[0] - nested.difference(1, 0)[0]
+
+
+def estimates(
+    nested: Losses | None, loss: Loss, gap: float = 0.0, notes: tuple[str, ...] = ()
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Losses before and after, and the change; of two columns, the reference and what was chosen.
+
+    Intervals are those of :meth:`Losses.interval`, for the map in use on new rows. They are left out, with a note, for
+    fewer than ten rows of the minority class.
+    """
     name = NAMES[loss]
     if nested is None:
         reason = ("too few parts of the rows to fit to some and judge on others",)
@@ -301,8 +315,9 @@ def estimates(nested: Losses | None, loss: Loss, notes: tuple[str, ...] = ()) ->
         return unknown[0], unknown[1], unknown[2]
     made = []
     for when, weights in (("before", [1.0, 0.0]), ("after", [0.0, 1.0]), ("change", [-1.0, 1.0])):
-        value = float((np.array(weights) * nested.means).sum())
-        se = nested.spread(np.array(weights))
-        ends = value - nested.reach * se, value + nested.reach * se
-        made.append(Estimate(f"{name}, {when}", value, se, *ends, notes=notes))
+        value, se, low, high = nested.interval(np.array(weights), loss, gap if weights[1] else 0.0)
+        if nested.minority < MIN_MINORITY_ROWS:
+            made.append(Estimate(f"{name}, {when}", value, se, notes=(TOO_FEW, *notes)))
+        else:
+            made.append(Estimate(f"{name}, {when}", value, se, low, high, notes=notes))
     return made[0], made[1], made[2]

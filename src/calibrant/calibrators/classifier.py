@@ -20,7 +20,7 @@ from calibrant.arrays import InputError
 from calibrant.arrays.labels import label_column
 from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
 from calibrant.guarantees.certificates import Certificate, Refusal
-from calibrant.guarantees.provenance import Sampling, Weighting
+from calibrant.guarantees.provenance import Sampling
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -164,7 +164,7 @@ class CalibratedClassifier(ScoringClassifier):
         calibrator: BinaryCalibrator,
         *,
         cv: Literal["prefit"] | int | BaseCrossValidator = "prefit",
-        weights: Weighting = "importance",
+        weights: Literal["importance", "counts"] = "importance",
     ) -> None:
         self.estimator = estimator
         self.calibrator = calibrator

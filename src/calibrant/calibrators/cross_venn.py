@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,6 @@ from calibrant.calibrators.classifier import ScoringClassifier, class_names, two
 from calibrant.calibrators.venn import merged_pairs
 from calibrant.calibrators.venn_abers import VennAbers
 from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.provenance import Weighting
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -79,7 +78,7 @@ class CrossVennAbers(ScoringClassifier):
         estimator: Any,
         *,
         cv: int | BaseCrossValidator | Iterable[Any] = 5,
-        weights: Weighting = "importance",
+        weights: Literal["importance", "counts"] = "importance",
     ) -> None:
         self.estimator = estimator
         self.cv = cv

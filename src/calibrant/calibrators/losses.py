@@ -21,6 +21,9 @@ Loss = Literal["log", "brier"]
 
 NAMES: dict[Loss, str] = {"log": "log loss", "brier": "Brier score"}
 
+MIN_MINORITY_ROWS = 10
+"""Rows of the minority class below which no interval is given: simulated ones were too short."""
+
 
 def outputs_of(maps: Sequence[Map], part: Tally) -> Floats:
     """Probabilities at the cells of a part, one line by map."""
@@ -38,6 +41,8 @@ class Losses:
     products: Floats
     clusters: Floats
     """By cluster bucket: rows, then each candidate's summed loss; no line without clusters."""
+    classes: tuple[float, float] = (np.inf, np.inf)
+    """Events and negatives, or what their weights are worth; infinite where they are not known."""
 
     @classmethod
     def of(cls, part: Tally, buckets: Sequence[Tally], outputs: Floats, loss: Loss) -> Losses:
@@ -51,7 +56,9 @@ class Losses:
             products += np.einsum("jc,kc->jk", weighted, rows)
         lines = [_bucket_sums(part, bucket, by_label) for bucket in buckets]
         clusters = np.array(lines) if lines else np.zeros((0, 1 + len(outputs)))
-        return cls(float(n.sum()), part.effective_size, sums, products, clusters)
+        total, size, hits = float(n.sum()), part.effective_size, float(events.sum())
+        unit = size / total if total else 0.0
+        return cls(total, size, sums, products, clusters, (hits * unit, (total - hits) * unit))
 
     def __add__(self, other: Losses) -> Losses:
         """Losses on both sets of rows."""
@@ -61,13 +68,15 @@ class Losses:
             self.sums + other.sums,
             self.products + other.products,
             np.concatenate([self.clusters, other.clusters]),
+            (self.classes[0] + other.classes[0], self.classes[1] + other.classes[1]),
         )
 
     def only(self, columns: Sequence[int]) -> Losses:
         """The same of some candidates."""
         index = np.asarray(columns, dtype=np.intp)
         clusters = self.clusters[:, np.append(0, index + 1)]
-        return Losses(self.total, self.size, self.sums[index], self.products[np.ix_(index, index)], clusters)
+        products = self.products[np.ix_(index, index)]
+        return Losses(self.total, self.size, self.sums[index], products, clusters, self.classes)
 
     @property
     def means(self) -> Floats:
@@ -85,9 +94,32 @@ class Losses:
         return float(np.sqrt(max(square - mean**2, 0.0) / self.size))
 
     @property
+    def minority(self) -> float:
+        """Rows of the minority class."""
+        return min(self.classes)
+
+    @property
     def reach(self) -> float:
-        """Standard errors on either side of a 95 % interval: more of them when clusters are few."""
-        return float(stdtrit(max(len(self.clusters) - 1, 1), 0.975)) if len(self.clusters) else TWO_SIDED
+        """Standard errors on either side of a 95 % interval: more when clusters, or minority rows, are few."""
+        fewest = min(self.minority, len(self.clusters) or np.inf)
+        return float(stdtrit(max(fewest - 1.0, 1.0), 0.975)) if np.isfinite(fewest) else TWO_SIDED
+
+    def interval(self, weights: Floats, loss: Loss, gap: float = 0.0) -> tuple[float, float, float, float]:
+        r"""A combination of mean losses, its standard error, and the ends of a 95 % interval.
+
+        .. math:: v - t s - c\, t^2 / n \quad\text{to}\quad v + t s, \qquad s^2 = s_0^2 + g^2,
+
+        with the value v, the standard error :math:`s_0` over paired rows, Student's quantile t for the rows of the
+        minority class, and the ``gap`` g between what the choice made on all rows, and those made without each part,
+        are worth on unseen rows: where they differ, v is not about the map in use. The loss of a fitted map is
+        quadratic in its parameters u, :math:`v \approx -u^2 / 2` per row in nats with :math:`\operatorname{sd} u
+        = n^{-1/2}`: so s is smallest where the gain is underestimated, and :math:`(|u| + t n^{-1/2})^2 / 2` adds
+        :math:`t^2 / 2n` to :math:`v + t s`; c is 1/2 for the log loss and :math:`p(1 - p)` for the Brier score.
+        """
+        value, se = float((weights * self.means).sum()), float(np.hypot(self.spread(weights), gap))
+        fitted = se > 0.0 and bool(weights[1:].any())
+        bend = (0.5 if loss == "log" else min(float(self.means.min()), 0.25)) / self.size if fitted else 0.0
+        return value, se, value - self.reach * se - bend * self.reach**2, value + self.reach * se
 
     def difference(self, one: int, other: int) -> tuple[float, float]:
         """How much greater the mean loss of ``one`` is, and the standard error of that."""

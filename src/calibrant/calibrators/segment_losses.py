@@ -12,7 +12,7 @@ import numpy as np
 
 from calibrant.calibrators.candidates import CANDIDATES
 from calibrant.calibrators.choosing import Candidate
-from calibrant.calibrators.losses import Losses
+from calibrant.calibrators.losses import Loss, Losses
 from calibrant.calibrators.ranking import Ranking
 from calibrant.calibrators.segmenting import SegmentCells
 from calibrant.maps import Map, StepMap
@@ -41,12 +41,13 @@ def by_number(values: Floats) -> StepMap:
     return StepMap(np.arange(1.0, len(values)) - 0.5, values)
 
 
-def estimate(name: str, losses: Losses | None, weights: Sequence[float], notes: tuple[str, ...] = ()) -> Estimate:
+def estimate(
+    name: str, losses: Losses | None, weights: Sequence[float], loss: Loss, notes: tuple[str, ...] = ()
+) -> Estimate:
     """A combination of mean losses, with its 95 % interval."""
     if losses is None:
         return Estimate(name, float("nan"), notes=("too few rows to fit to some and judge on others",))
-    value, se = float((np.array(weights) * losses.means).sum()), losses.spread(np.array(weights))
-    return Estimate(name, value, se, value - TWO_SIDED * se, value + TWO_SIDED * se, notes=notes)
+    return Estimate(name, *losses.interval(np.array(weights), loss), notes=notes)
 
 
 def weighted_mean(name: str, found: Mapping[str, tuple[float, Estimate]]) -> Estimate:

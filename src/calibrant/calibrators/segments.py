@@ -238,10 +238,10 @@ class SegmentCalibrator(BinaryCalibrator):
         losses = list(self._crossed(cells))
         total = reduce(Losses.__add__, losses) if losses else None
         name = NAMES[self._loss]
-        self.before_ = estimate(f"{name}, before", total, [1.0, 0.0, 0.0], read)
-        self.after_ = estimate(f"{name}, after", total, [0.0, 0.0, 1.0], read)
-        self.change_ = estimate(f"{name}, change", total, [-1.0, 0.0, 1.0], read)
-        self.gain_ = estimate(f"{name}, change by segments", total, [0.0, -1.0, 1.0])
+        self.before_ = estimate(f"{name}, before", total, [1.0, 0.0, 0.0], self._loss, read)
+        self.after_ = estimate(f"{name}, after", total, [0.0, 0.0, 1.0], self._loss, read)
+        self.change_ = estimate(f"{name}, change", total, [-1.0, 0.0, 1.0], self._loss, read)
+        self.gain_ = estimate(f"{name}, change by segments", total, [0.0, -1.0, 1.0], self._loss)
 
     def _crossed(self, cells: SegmentCells) -> Iterator[Losses]:
         parts = cells.parts(getattr(self.calibrator, "cv", FOLDS), self.random_state)

@@ -98,6 +98,8 @@ class AutoCalibrator(BinaryCalibrator):
     before_, after_, change_ : Estimate
         Mean loss of the model, mean loss of this whole procedure, choice included, and the difference, with 95 %
         intervals, all on the same rows. Nested: what a part is judged by was chosen on, and fitted to, other parts.
+        The interval of the change is for the map in use, on new rows; it needs ten rows of the minority class, and
+        there is none below.
     bins_ : Bins or None
         The bins behind a guarantee.
     state_ : str
@@ -185,7 +187,7 @@ class AutoCalibrator(BinaryCalibrator):
             weights = "importance"
         meant = {"score": score, "label": label, "weights": weights, "positive": positive, "kind": kind}
         weighted = sample_weight is not None and weights == "importance" and score is None and label is None
-        if groups is None and time is None and not weighted:
+        if weights == "by-class" or (groups is None and time is None and not weighted):
             return super().fit(scores, y, sample_weight, **meant, sampling=sampling)
         if groups is not None and time is not None:
             raise InputError("groups and time cannot both split the rows: pass one of them")
@@ -357,9 +359,11 @@ class AutoCalibrator(BinaryCalibrator):
         if change.value == 0.0 and change.se == 0.0:
             return f"Choosing on parts of the rows keeps the model each time ({name} {self.before_.value:.4f})."
         parts = "parts of the rows" if self.bins_ is None else "parts of the rows that chose"
+        known = change.low is not None and change.high is not None
+        ends = f"95 % interval {change.low:+.4f} to {change.high:+.4f}" if known else change.notes[0]
         return (
             f"Choosing and fitting on {parts} takes the {name} of the others from {self.before_.value:.4f} "
-            f"to {self.after_.value:.4f} ({change.value:+.4f}, 95 % interval {change.low:+.4f} to {change.high:+.4f})."
+            f"to {self.after_.value:.4f} ({change.value:+.4f}, {ends})."
         )
 
 
