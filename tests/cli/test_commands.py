@@ -125,6 +125,20 @@ def test_keeping_the_model_is_an_answer_and_a_map(run):
     np.testing.assert_allclose(cb.load("m.json").transform([0.2, 0.7]), [0.2, 0.7], rtol=0, atol=1e-15)
 
 
+def test_rare_events_are_recalibrated(run):
+    """A million rows in 400 lines with their counts; 0.5 % are events, 1.35 times as many as predicted."""
+    x = np.linspace(-7.5, -4.5, 200)
+    events = np.random.default_rng(0).binomial(5_000, 1 / (1 + np.exp(-x - 0.3)))
+    columns = {"score": np.tile(1 / (1 + np.exp(-x)), 2), "label": np.repeat([0, 1], 200)}
+    write(columns | {"rows": np.r_[5_000 - events, events]}, "rare.csv")
+    done = run("fit", "rare.csv", "--weight", "rows", "--counts", "--out", "m.json")
+    assert done.exit_code == 0
+    assert "Keep your model" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    p = cb.load("m.json").transform(columns["score"][:200])
+    assert p.sum() * 5_000 == pytest.approx(events.sum(), rel=0.05)
+
+
 def test_where_nothing_could_be_compared_there_is_no_table(run, columns):
     write({"score": columns["score"][:6], "label": np.array([0, 1, 0, 0, 1, 0])}, "six.csv")
     done = run("fit", "six.csv", "--out", "m.json")

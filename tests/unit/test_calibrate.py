@@ -22,6 +22,7 @@ from calibrant import (
     Refusal,
     Tally,
     calibrate,
+    check,
     split,
     walk_forward,
 )
@@ -29,9 +30,10 @@ from calibrant.arrays import check_rows
 from calibrant.calibrators import blending
 from calibrant.calibrators.blending import Judged, blend_weights
 from calibrant.calibrators.candidates import BLEND, CANDIDATES, fit_bins, fit_scaled_bins
-from calibrant.calibrators.choosing import Blend, Candidate, Facts, choose, select
+from calibrant.calibrators.choosing import Blend, Candidate, Facts, choose, negligible, select
 from calibrant.calibrators.folds import Folds, deal, random_folds
 from calibrant.calibrators.losses import Losses
+from calibrant.calibrators.original import OriginalTest
 from calibrant.calibrators.promising import Guarantee, look_share
 from calibrant.calibrators.select import COMPARED
 from calibrant.calibrators.shrunken import SCALES, fit_shrunken
@@ -40,6 +42,7 @@ from calibrant.export.document import Calibration
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import BetaMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import expit, logit
+from calibrant.tallies import Clusters
 
 
 def sample(n: int = 1200, seed: int = 0, level: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -98,19 +101,19 @@ def paired(*sums: float, rows: float = 1e6, square: float = 0.5) -> Losses:
 def test_without_a_blend_the_first_within_half_a_standard_error_is_chosen():
     """Differences from 100 rows with a mean square of 1: the standard error is 0.1, and half of it 5 in the sums."""
     assert paired(4.0, 2.0, 0.0, rows=100.0).difference(0, 2)[1] == pytest.approx(0.1, rel=1e-2)
-    assert choose(paired(4.0, 2.0, 0.0, rows=100.0), [0, 1, 2], "log") == 0
-    assert choose(paired(6.0, 4.0, 0.0, rows=100.0), [0, 1, 2], "log") == 1
-    assert choose(paired(8.0, 6.0, 0.0, rows=100.0), [0, 1, 2], "log") == 2
+    assert choose(paired(4.0, 2.0, 0.0, rows=100.0), [0, 1, 2], 5e-4) == 0
+    assert choose(paired(6.0, 4.0, 0.0, rows=100.0), [0, 1, 2], 5e-4) == 1
+    assert choose(paired(8.0, 6.0, 0.0, rows=100.0), [0, 1, 2], 5e-4) == 2
 
 
 def test_a_blend_is_left_for_what_is_surely_as_good_and_for_a_model_that_does_better():
     """Differences from 10^6 rows with a mean square of 0.01 have a standard error of 0.0001: 2 of them and a difference
-    of 0.0003 are 0.0005, which nobody would notice; 0.00031 and they are more."""
-    assert choose(paired(900.0, 295.0, 0.0, square=0.005), [0, 1, 2], "log", 2) == 1
-    assert choose(paired(900.0, 305.0, 0.0, square=0.005), [0, 1, 2], "log", 2) == 2
-    assert choose(paired(900.0, 295.0, 0.0, square=0.005), [0, 1, 2], "brier", 2) == 2, "a Brier score is smaller"
-    assert choose(paired(-1.0, -9.0, 0.0, rows=100.0), [0, 1, 2], "log", 2) == 0, "the model does better by luck or not"
-    assert choose(paired(1.0, -9.0, 0.0, rows=100.0), [0, 1, 2], "log", 2) == 2, "but others must be sure"
+    of 0.0003 are 0.0005, which is negligible here; 0.00031 and they are more."""
+    assert choose(paired(900.0, 295.0, 0.0, square=0.005), [0, 1, 2], 5e-4, 2) == 1
+    assert choose(paired(900.0, 305.0, 0.0, square=0.005), [0, 1, 2], 5e-4, 2) == 2
+    assert choose(paired(900.0, 295.0, 0.0, square=0.005), [0, 1, 2], 1e-4, 2) == 2, "less is negligible"
+    assert choose(paired(-1.0, -9.0, 0.0, rows=100.0), [0, 1, 2], 5e-4, 2) == 0, "the model does better by luck or not"
+    assert choose(paired(1.0, -9.0, 0.0, rows=100.0), [0, 1, 2], 5e-4, 2) == 2, "but others must be sure"
 
 
 def test_the_better_constant_is_chosen_and_nested_numbers_are_its_own():
@@ -288,6 +291,203 @@ def test_bins_are_those_of_histogram_binning_with_other_rows_edges():
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Rare events, and what a test of the original model decides
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_negligible_scales_with_the_loss_of_a_constant():
+    """Half of the rows events: 0.07 % of log 2, or of 1/4. One in a hundred: of its entropy."""
+    even, rare = (Tally.from_arrays(np.arange(n) / n, np.arange(n) < 1) for n in (2, 100))
+    assert negligible(even, "log") == pytest.approx(7e-4 * np.log(2))
+    assert negligible(even, "brier") == pytest.approx(7e-4 / 4)
+    assert negligible(rare, "log") == pytest.approx(7e-4 * (-0.01 * np.log(0.01) - 0.99 * np.log(0.99)))
+    assert negligible(rare, "brier") == pytest.approx(7e-4 * 0.0099)
+
+
+def rare(rows: int, center: float, level: float, slope: float = 1.0, seed: int = 0) -> tuple[np.ndarray, ...]:
+    """Scores with normal log-odds on 1,000 quantiles, labels and how often each pair occurs."""
+    x = center + ndtri((np.arange(1000) + 0.5) / 1000)
+    n = rows // 1000
+    events = np.random.default_rng(seed).binomial(n, expit(center + level + slope * (x - center)))
+    return np.tile(expit(x), 2), np.repeat([0, 1], 1000), np.r_[n - events, events]
+
+
+@pytest.mark.parametrize("loss", ["log", "brier"])
+@pytest.mark.parametrize(
+    ("center", "level", "slope"), [(-5.9, 0.3, 1.0), (-7.5, 0.5, 1.0), (-5.9, -0.4, 1.0), (-6.0, 0.0, 0.7)]
+)
+def test_rare_events_are_recalibrated(center, level, slope, loss):
+    """A million rows of which 0.1 to 0.6 % are events; the first case predicts 4,500 events and 6,000 are observed."""
+    scores, y, counts = rare(1_000_000, center, level, slope)
+    cal = calibrate(scores, y, counts, weights="counts", loss=loss, kind="probability")
+    assert cal.choice_ != "identity"
+    assert cal.change_.value < 0.0
+    found = cal.transform(scores[:1000])
+    x = logit(scores[:1000])
+    assert abs(logit(found)[200:800] - (center + level + slope * (x - center))[200:800]).max() < 0.15
+    assert (found * counts.reshape(2, -1).sum(axis=0)).sum() == pytest.approx(counts[1000:].sum(), rel=0.02)
+
+
+def test_a_log_with_fewer_non_events_is_recalibrated_by_its_weights():
+    """All events and 5 % of the others, each with weight 20, of 500,000 rows with odds too low by a factor of 1.35."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(-6.0, 1.0, 500_000)
+    y = rng.random(len(x)) < expit(x + 0.3)
+    taken = y | (rng.random(len(x)) < 0.05)
+    cal = calibrate(expit(x[taken]), y[taken], np.where(y[taken], 1.0, 20.0), kind="probability")
+    assert cal.choice_ != "identity"
+    assert np.sum(cal.transform(expit(x))) == pytest.approx(y.sum(), rel=0.05)
+
+
+def test_a_portfolio_whose_sum_is_excluded_is_recalibrated():
+    """Seven grades: 350 defaults predicted, 406 observed, as in a validation that excludes chance (p = 0.002)."""
+    pd = np.array([0.0005, 0.001, 0.003, 0.008, 0.02, 0.05, 0.12])
+    n = np.array([2000, 5000, 8000, 6000, 3500, 1800, 930])
+    events = np.round(pd * n * 406 / (pd * n).sum()).astype(int)
+    cal = calibrate(np.tile(pd, 2), np.repeat([0, 1], 7), np.r_[n - events, events], weights="counts")
+    assert OriginalTest.of(cal_tally(pd, n, events)).rejects
+    assert cal.choice_ != "identity"
+    assert (cal.transform(pd) * n).sum() == pytest.approx(406, rel=0.04)
+
+
+def cal_tally(scores: np.ndarray, n: np.ndarray, events: np.ndarray) -> Tally:
+    columns = np.tile(scores, 2), np.repeat([0, 1], len(n)), np.r_[n - events, events]
+    return Tally.from_arrays(*columns, weights="counts")
+
+
+def test_segments_that_were_not_there_get_a_global_map_that_is_calibrated():
+    scores, y, counts = rare(1_000_000, -5.9, 0.3)
+    by = np.array(["a", "b", "c", "d"])[np.arange(2000) % 4]
+    cal = calibrate(scores, y, sample_weight=counts, by=by, weights="counts", kind="probability")
+    assert cal.global_.choice_ != "identity"
+    assert "Map of all: chose identity" not in str(cal)
+    new = cal.transform([float(expit(np.array(-5.9)))], ["e"])
+    assert logit(new)[0] == pytest.approx(-5.6, abs=0.1)
+
+
+def test_a_rejected_model_that_nothing_improves_is_kept_with_both_facts():
+    """Sixty rows: 8 events predicted, 16 observed; within the folds the correction goes too far now and then."""
+    rng = np.random.default_rng(48)
+    scores = rng.choice([0.05, 0.1, 0.2], 60)
+    y = rng.random(60) < 1.6 * scores
+    cal = quiet(scores, y)
+    test = OriginalTest.of(quiet_tally(scores, y))
+    assert test.rejects
+    assert cal.choice_ == "identity"
+    assert cal.change_.value >= 0.0
+    words = "Keep your model as it is. A test rejects it, because the probabilities are too low (p = 0.00"
+    assert words in str(cal)
+    assert "but nothing that was tried is reliably better on unseen rows." in str(cal)
+    assert "would take the log loss" in str(cal)
+
+
+def tied(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A calibrated model of 200 rows and three scores."""
+    rng = np.random.default_rng(seed)
+    scores = rng.choice([0.6, 0.8, 0.95], 200)
+    return scores, rng.random(200) < scores
+
+
+def test_a_model_is_changed_only_where_the_nested_loss_falls():
+    """Of 40 draws the cross-fitted loss alone would change these nine, and the nested loss falls in few of them."""
+    found = [quiet(*tied(seed)) for seed in (0, 1, 7, 12, 27, 29, 32, 33, 37)]
+    changed = [cal for cal in found if cal.choice_ != "identity"]
+    assert all(cal.change_.value < 0.0 for cal in changed)
+    assert len(changed) <= 3
+
+
+def test_sentence_and_table_never_disagree():
+    """Whatever is kept, no candidate is called better; whatever is chosen, the nested loss is lower."""
+    for seed in range(4):
+        for level in (0.0, 0.4):
+            data = sample(120, seed, level)
+            cal = quiet(*data)
+            outcomes = {line.outcome for line in cal.comparison_.lines}
+            assert "better" not in outcomes
+            if cal.choice_ == "identity":
+                assert "Keep your model as it is" in str(cal)
+                assert cal.after_.notes, "it is the loss of the procedure, not of the model that is kept"
+                assert cal.change_.value >= 0.0 or not OriginalTest.of(Tally.from_arrays(*data)).rejects
+            else:
+                assert cal.change_.value < 0.0
+                assert not cal.after_.notes
+
+
+def test_a_difference_that_is_negligible_is_called_so():
+    """One candidate is surely better, by less than 0.07 % of the loss of a constant."""
+    scores = np.tile([0.3, 0.7], 2)
+    counts = np.array([699_000, 299_000, 301_000, 701_000])
+    moved = Candidate("moved", lambda tally: StepMap([0.5], [0.3009, 0.7009]))
+    tally = Tally.from_arrays(scores, np.repeat([0, 1], 2), counts, weights="counts")
+    found = select(Folds.at_random(tally), [CANDIDATES["identity"], moved], tally, "log", blend=Blend((moved,)))
+    lines = {line.name: line.outcome for line in found.comparison.lines}
+    assert OriginalTest.of(tally).rejects or lines["identity"] == "chosen"
+    assert set(lines.values()) <= {"chosen", "negligibly better", "not significantly different", "worse"}
+
+
+def test_the_rule_is_printed_with_its_numbers():
+    comparison = calibrate(*sample(2000)).comparison_
+    assert f"worse by {comparison.negligible:.2g} (0.07 % of the loss of a constant prediction)" in str(comparison)
+    assert comparison.rule.startswith("The blend is chosen unless the original model has no greater loss, or")
+    assert "If a test of its level and slope rejects it (alpha 0.01), it is chosen only where" in comparison.rule
+
+
+def test_the_test_of_the_original_model_is_that_of_check():
+    """The same p-values for rows, importance weights and groups."""
+    scores, y = sample(900, 3, level=0.2)
+    rng = np.random.default_rng(0)
+    weights, groups = rng.uniform(0.5, 3.0, 900), rng.integers(0, 60, 900)
+    for options in ({}, {"sample_weight": weights}, {"groups": groups}, {"sample_weight": weights, "groups": groups}):
+        rows = check_rows(scores, y, **options)
+        folds = Folds.of_rows(rows)
+        found = OriginalTest.of(Tally.from_rows(rows) if folds.rows is None else folds.rows)
+        verdict = check(scores, y, **options)
+        assert found.slope == pytest.approx(verdict.slope.p_value, rel=1e-6)
+        if options:
+            assert found.level == pytest.approx(verdict.level.p_value, rel=1e-6)
+
+
+def test_rows_that_repeat_each_other_reject_nothing():
+    """Twenty groups of 50 equal rows are twenty rows, for which 12 events of 8 predicted are chance."""
+    scores, y = np.repeat(np.linspace(0.3, 0.5, 20), 50), np.repeat(np.arange(20) % 5 < 3, 50)
+    rows = check_rows(scores, y, groups=np.repeat(np.arange(20), 50))
+    assert OriginalTest.of(Tally.from_rows(rows)).rejects
+    assert not OriginalTest.of(Folds.of_rows(rows).rows).rejects
+    few = check_rows(scores, y, groups=np.repeat(np.arange(5), 200))
+    assert not OriginalTest.of(Folds.of_rows(few).rows).rejects, "fewer than ten groups say nothing"
+
+
+def test_log_odds_are_tested_as_probabilities():
+    scores, y = sample(2000, 1)
+    kept = np.clip(scores, 0.001, 0.999)
+    for groups in (None, np.arange(2000) // 20):
+        tests = []
+        for given_scores, kind in ((kept, "probability"), (logit(kept), "logit")):
+            rows = check_rows(given_scores, y, kind=kind, groups=groups)
+            tests.append(OriginalTest.of(Tally.from_rows(rows) if groups is None else Clusters.of_rows(rows)))
+        assert tests[0].level == pytest.approx(tests[1].level, rel=1e-6)
+        assert tests[0].slope == pytest.approx(tests[1].slope, rel=1e-6)
+    assert not OriginalTest.of(Tally.from_arrays(scores, y, kind="real")).rejects
+    assert not OriginalTest.of(Tally.from_arrays([0.0, 0.0, 1.0, 1.0] * 50, [0, 1, 0, 1] * 50)).rejects
+
+
+@pytest.mark.parametrize(
+    ("level", "slope", "words"),
+    [
+        (0.5, 1.0, "the probabilities are too low (p < 0.0001)"),
+        (-0.5, 1.0, "the probabilities are too high (p < 0.0001)"),
+        (0.0, 0.5, "the scores are too extreme (slope 0.5, p < 0.0001)"),
+        (0.0, 1.5, "the scores are not extreme enough (slope 1.5, p < 0.0001)"),
+    ],
+)
+def test_a_rejection_is_told_with_its_direction(level, slope, words):
+    """Events as expected on 20 scores of 10,000 rows each, symmetric about one half."""
+    x = np.linspace(-2.0, 2.0, 20)
+    events = np.round(10_000 * expit(level + slope * x)).astype(int)
+    assert words in str(OriginalTest.of(cal_tally(expit(x), np.full(20, 10_000), events)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # What is chosen and what is said
 # ---------------------------------------------------------------------------------------------------------------------
 
@@ -341,9 +541,9 @@ def test_the_ladder_goes_by_the_rarer_class(events, names, flip):
 def test_the_comparison_prints_as_a_table_and_as_data():
     cal = calibrate(*sample(300))
     lines = str(cal.comparison_).splitlines()
-    assert " ".join(lines[0].split()) == "candidate log loss against identity (95 % interval) beside the chosen"
+    assert " ".join(lines[0].split()) == "candidate log loss against identity (95 % interval) vs. chosen"
     assert [line.split("  ")[0].strip() for line in lines[1:-1]] == [*CANDIDATES, BLEND.name]
-    assert sum("chosen" in line for line in lines[1:]) == 1
+    assert sum("chosen" in line for line in lines[1:-1]) == 1
     assert "not tried alone: from 1,000 rows of the rarer class on" in lines[-3]
     assert lines[-1] == cal.comparison_.rule
     data = cal.comparison_.to_dict()

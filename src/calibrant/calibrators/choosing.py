@@ -6,32 +6,37 @@ Nothing here is an estimator, so that a choice can be made without loading sciki
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from calibrant.arrays import Kind
+from calibrant.calibrators.comparing import (
+    BLENDED,
+    CERTAINTY,
+    IDENTITY,
+    NEGLIGIBLE_SHARE,
+    Comparison,
+    compared,
+    estimates,
+    gap,
+    of_procedure,
+)
 from calibrant.calibrators.crossing import Crossed
 from calibrant.calibrators.folds import Folds
-from calibrant.calibrators.losses import MIN_MINORITY_ROWS, NAMES, Loss, Losses
+from calibrant.calibrators.losses import Loss, Losses, constant_loss
+from calibrant.calibrators.original import OriginalTest, Sample
 from calibrant.calibrators.tables import averaged
 from calibrant.maps import Map
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally, end_notes
 
-CERTAINTY, IMMATERIAL = 2.0, {"log": 5e-4, "brier": 1e-4}
-"""Standard errors within which a difference must be immaterial for the simpler candidate to be taken, and a mean loss
-that nobody would notice."""
-
 PARSIMONY = 0.5
 """Standard errors by which a candidate may be worse than the best and be taken for being simpler, without a blend."""
 
-TOO_FEW = f"no interval: fewer than {MIN_MINORITY_ROWS} rows of the minority class"
-"""Note of an estimate."""
-
-NEGLIGIBLE = 0.02
+LEAST_WEIGHT = 0.02
 """A map with a smaller weight is left out of a blend."""
 
 
@@ -77,82 +82,13 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One line of a comparison: a candidate, its cross-fitted mean loss, and what became of it."""
-
-    name: str
-    loss: float
-    change: float
-    """Its loss less that of keeping the model."""
-    low: float
-    high: float
-    """Ends of a 95 % interval of the change; of several candidates the best looks better than it is."""
-    outcome: str
-    chosen: bool = False
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What was compared, on rows that the maps had not seen; prints as a table.
-
-    The choice was made by these losses, so the one of the chosen candidate is a little flattering:
-    ``AutoCalibrator.after_`` is not.
-    """
-
-    loss: Loss
-    reference: str
-    lines: tuple[Compared, ...]
-    notes: tuple[str, ...] = field(default=(), kw_only=True)
-    """How scores of exactly 0 and 1 were read, where there are any."""
-
-    @property
-    def choice(self) -> str:
-        """Name of the chosen candidate."""
-        return next(line.name for line in self.lines if line.chosen)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; numbers that do not exist are None."""
-        lines = [
-            {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in vars(line).items()}
-            for line in self.lines
-        ]
-        return {"loss": self.loss, "reference": self.reference, "candidates": lines, "notes": list(self.notes)}
-
-    def __str__(self) -> str:
-        """A table, one line per candidate, the simplest first, and the rule."""
-        width = max(len("candidate"), *(len(line.name) for line in self.lines))
-        against = f"against {self.reference} (95 % interval)"
-        head = f"{'candidate':<{width}}  {NAMES[self.loss]:>11}  {against:<33}  beside the chosen"
-        notes = [f"Note: {note}." for note in self.notes]
-        return "\n".join([head, *(_text(line, width) for line in self.lines), self.rule, *notes])
-
-    @property
-    def rule(self) -> str:
-        """How the choice was made, in a sentence."""
-        if any(line.name == Blend.name and np.isfinite(line.loss) for line in self.lines):
-            return (
-                f"Taken is the blend, unless {self.reference} does as well, or a simpler candidate is worse by no more "
-                f"than {IMMATERIAL[self.loss]:g} for certain (two standard errors)."
-            )
-        return "Taken is the first within half a standard error of the least loss."
-
-
-def _text(line: Compared, width: int) -> str:
-    if np.isnan(line.loss):
-        told = line.outcome if line.chosen else f"not tried alone: {line.outcome}"
-        return f"{line.name:<{width}}  {'-':>11}  {told}"
-    change = "" if np.isnan(line.change) else f"{line.change:+.5f} ({line.low:+.5f} to {line.high:+.5f})"
-    return f"{line.name:<{width}}  {line.loss:>11.5f}  {change:<33}  {line.outcome}".rstrip()
-
-
-@dataclass(frozen=True)
 class Blend:
     """The average of several candidates, weighted by how they do on rows that they have not seen."""
 
     parts: tuple[Candidate, ...]
     least: float = 0.0
     """Rows of the rarer class from which on it is tried."""
-    name: str = "blend"
+    name: str = BLENDED
 
     def why_not(self, tally: Tally) -> str:
         """Why it is not tried; empty when it is."""
@@ -170,6 +106,8 @@ class Selection:
     before: Estimate
     after: Estimate
     change: Estimate
+    test: OriginalTest
+    """Of the original model on all rows; made only where the original model is kept."""
 
     def fit(self, tally: Tally) -> Map:
         """The chosen map, fitted to these rows."""
@@ -192,19 +130,24 @@ def select(
     r"""The blend, unless something simpler is surely as good or the model itself does better; and what that is worth.
 
     With :math:`L_c` the mean loss of candidate c on rows that its maps had not seen, :math:`s_{c,d}` the standard error
-    of :math:`L_c - L_d` from paired rows, and d the blend:
+    of :math:`L_c - L_d` from paired rows, d the blend and t 0.07 % of the loss of a constant prediction:
 
-    - the first candidate, which is to keep the model, if :math:`L_{first} \le L_d`;
-    - else the first c, simplest first, with :math:`L_c - L_d + 2 s_{c,d} \le` 0.0005 nats (0.0001 of a Brier score);
+    - the first candidate, which is to keep the original model, if :math:`L_{first} \le L_d`;
+    - else the first c, simplest first, with :math:`L_c - L_d + 2 s_{c,d} \le t`;
     - else d.
 
-    Without a blend d is the candidate of least loss, and the first c with :math:`L_c - L_d \le s_{c,d} / 2` is taken.
+    Without a blend d is the candidate of lowest loss, and the first c with :math:`L_c - L_d \le s_{c,d} / 2` is taken.
+
+    Two gates follow. The original model is also kept if choices made without a part of the rows do not lower the loss
+    there, taken together. But if a test of its level and slope rejects it (with the groups of ``folds``), the same rule
+    chooses among the others. At last, if the nested loss of all this is not below that of the original model, it is
+    kept.
 
     ``candidates`` come simplest first; ``blend`` is the average of some of them. ``keep`` is what they are compared
     with, the first of them by default; given, it cannot be chosen. ``before``, ``after`` and ``change`` are nested: in
-    each part of the rows the loss of what the same rule chooses on, weighs by, and fits to, the other parts (or those
-    before it), each candidate tried where its ladder admits it. Without two parts that can be compared the first
-    candidate is taken.
+    each part of the rows the loss of what the same rule with the same gates chooses on, weighs by, and fits to, the
+    other parts (or those before it), each candidate tried where its ladder admits it. Without two parts that can be
+    compared the first candidate is taken.
 
     Notes
     -----
@@ -218,21 +161,87 @@ def select(
     runs = runs if keep is None else (keep, *runs)
     reasons = {each.name: each.why_not(whole) for each in runs}
     tried = [each for each in runs if not reasons[each.name]]
-    first = 0 if keep is None or tried[0] is not keep else 1
     blended = blend if blend in tried else None
     singles = [each for each in tried if isinstance(each, Candidate)]
     crossed = Crossed(folds, *_fits(singles, blended), loss)
-    flat = crossed.flat()
+    parts = crossed.flat()
+    rule = Rule(tuple(tried), loss, 0 if keep is None or tried[0] is not keep else 1, blended)
+    sample = Sample(whole, lambda: whole if folds.rows is None else folds.rows)
+    best = rule.choice(sample, parts) if parts else rule.first
+    flat, unseen = (Losses.total_of(each) if each else None for each in (parts, crossed.nested(rule.choice)))
+    if rule.keeps and unseen is not None and unseen.difference(1, 0)[0] >= 0.0:
+        best = 0
+    kept, read = rule.keeps and best == 0 and bool(parts), end_notes(whole)
+    before, after, change = estimates(unseen, loss, 0.0 if kept else gap(flat, unseen, best), read)
+    if kept:
+        after, change = of_procedure(after), of_procedure(change)
     place = {each.name: column for column, each in enumerate(tried)}
-    last = None if blended is None else place[blended.name]
-    best = first if flat is None else choose(flat, range(first, len(tried)), loss, last)
-    lines = tuple(compared(each.name, flat, place.get(each.name), best, reasons[each.name]) for each in runs)
-    read = end_notes(whole)
-    unseen = crossed.nested(lambda seen, losses: _choice(tried, first, seen, losses, loss, last))
-    nested = estimates(unseen, loss, gap(flat, unseen, best), read)
+    tie = negligible(whole, loss)
+    lines = tuple(compared(each.name, flat, place.get(each.name), best, reasons[each.name], tie) for each in runs)
     chosen = tried[best]
-    weights = _kept_weights(chosen, crossed.weights) if isinstance(chosen, Blend) else {}
-    return Selection(chosen, weights, Comparison(loss, tried[0].name, lines, notes=read), *nested)
+    return Selection(
+        chosen,
+        _kept_weights(chosen, crossed.weights) if isinstance(chosen, Blend) else {},
+        Comparison(loss, tried[0].name, lines, tie, rule.keeps, notes=read),
+        before,
+        after,
+        change,
+        rule.test(sample) if kept else OriginalTest(),
+    )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What :func:`select` chooses by, on all rows and within the folds, gates included."""
+
+    tried: tuple[Candidate | Blend, ...]
+    loss: Loss
+    first: int
+    """Column of the first candidate that may be chosen; the reference is column 0."""
+    blend: Blend | None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the reference may be chosen."""
+        return self.first == 0
+
+    def test(self, sample: Sample) -> OriginalTest:
+        """The test of the original model; another reference is not tested."""
+        return OriginalTest.of(sample.rows()) if self.tried[0].name == IDENTITY else OriginalTest()
+
+    def choice(self, sample: Sample, parts: Sequence[Losses]) -> int:
+        """The chosen column, from losses by part of the rows; on fewer rows fewer candidates may be admitted."""
+        admitted = [column for column, each in enumerate(self.tried) if not each.why_not(sample.tally)]
+        columns = [column for column in admitted if column >= self.first] or [self.first]
+        tie = negligible(sample.tally, self.loss)
+        best = self._best(parts, columns, tie)
+        if not self.keeps or len(columns) < 2 or (best and self._lowers(parts, columns, tie)):
+            return best
+        return self._best(parts, columns[1:], tie) if self.test(sample).rejects else 0
+
+    def _best(self, parts: Sequence[Losses], columns: Sequence[int], tie: float) -> int:
+        blend = None if self.blend is None else self.tried.index(self.blend)
+        return choose(Losses.total_of(parts), columns, tie, blend)
+
+    def _lowers(self, parts: Sequence[Losses], columns: Sequence[int], tie: float) -> bool:
+        """Whether choices made by the losses on other parts lower the loss of each part, taken together.
+
+        It stands in for the nested change: a fit that saw a part may have a say in the choice that is judged there.
+        """
+        if len(parts) < 2:
+            return True
+        change = 0.0
+        for place, part in enumerate(parts):
+            best = self._best([*parts[:place], *parts[place + 1 :]], columns, tie)
+            change += float(part.sums[best] - part.sums[0])
+        return change < 0.0
+
+
+def negligible(tally: Tally, loss: Loss) -> float:
+    """Differences of mean losses up to this are negligible."""
+    rate = float(tally.positives) / float(tally.total)
+    both = constant_loss(np.array([rate, 1.0 - rate]), loss)
+    return NEGLIGIBLE_SHARE * (both / 2.0 if loss == "brier" else both)  # a binary Brier score is of one class
 
 
 def _fits(
@@ -245,22 +254,14 @@ def _fits(
     return [each.fit for each in every], len(singles), [every.index(each) for each in blend.parts]
 
 
-def _choice(
-    tried: Sequence[Candidate | Blend], first: int, seen: Tally, losses: Losses, loss: Loss, blend: int | None
-) -> int:
-    """What the rule chooses on fewer rows, where fewer candidates may be admitted."""
-    columns = [column for column, each in enumerate(tried) if column >= first and not each.why_not(seen)] or [first]
-    return choose(losses, columns, loss, blend)
-
-
-def choose(losses: Losses, columns: Sequence[int], loss: Loss, blend: int | None = None) -> int:
-    """The rule of :func:`select` among some columns; ``blend`` is the blend's, if it was tried."""
+def choose(losses: Losses, columns: Sequence[int], tie: float, blend: int | None = None) -> int:
+    """The rule of :func:`select` among some columns, without its gates; ``blend`` is the blend's, if it was tried."""
     if blend is None or blend not in columns:
         best = min(columns, key=lambda column: losses.means[column])
         return next(column for column in columns if _within(PARSIMONY, losses.difference(column, best)))
     for column in columns:
         worse, spread = losses.difference(column, blend)
-        if worse + CERTAINTY * spread <= IMMATERIAL[loss] or (column == 0 and worse <= 0.0):
+        if worse + CERTAINTY * spread <= tie or (column == 0 and worse <= 0.0):
             return column
     return blend
 
@@ -270,54 +271,6 @@ def _within(errors: float, difference: tuple[float, float]) -> bool:
 
 
 def _kept_weights(blend: Blend, weights: Floats) -> dict[str, float]:
-    shares = np.where(weights >= NEGLIGIBLE, weights, 0.0)
+    shares = np.where(weights >= LEAST_WEIGHT, weights, 0.0)
     shares = shares / shares.sum()
     return {each.name: float(share) for each, share in zip(blend.parts, shares, strict=True) if share > 0.0}
-
-
-def compared(name: str, flat: Losses | None, column: int | None, best: int, why_not: str) -> Compared:
-    """One line of a comparison; ``column`` is the candidate's among the losses, None where it was not tried."""
-    nan = float("nan")
-    if column is None or flat is None:
-        outcome = why_not or ("chosen: there is nothing to compare" if column == best else "nothing to compare")
-        return Compared(name, nan, nan, nan, nan, outcome, column == best)
-    change, spread = flat.difference(column, 0)
-    ends = (change, change - flat.reach * spread, change + flat.reach * spread) if column else (nan, nan, nan)
-    return Compared(name, float(flat.means[column]), *ends, _outcome(flat, column, best), column == best)
-
-
-def _outcome(flat: Losses, column: int, best: int) -> str:
-    if column == best:
-        return "chosen"
-    worse, spread = flat.difference(column, best)
-    if abs(worse) > CERTAINTY * spread:
-        return "worse" if worse > 0.0 else "better"
-    return "not told apart"
-
-
-def gap(flat: Losses | None, nested: Losses | None, best: int) -> float:
-    """How much more the choice made on all rows changes the loss of unseen rows than those made without each part."""
-    return 0.0 if flat is None or nested is None else flat.difference(best, 0)[0] - nested.difference(1, 0)[0]
-
-
-def estimates(
-    nested: Losses | None, loss: Loss, gap: float = 0.0, notes: tuple[str, ...] = ()
-) -> tuple[Estimate, Estimate, Estimate]:
-    """Losses before and after, and the change; of two columns, the reference and what was chosen.
-
-    Intervals are those of :meth:`Losses.interval`, for the map in use on new rows. They are left out, with a note, for
-    fewer than ten rows of the minority class.
-    """
-    name = NAMES[loss]
-    if nested is None:
-        reason = ("too few parts of the rows to fit to some and judge on others",)
-        unknown = [Estimate(f"{name} {when}", float("nan"), notes=reason) for when in ("before", "after", "change")]
-        return unknown[0], unknown[1], unknown[2]
-    made = []
-    for when, weights in (("before", [1.0, 0.0]), ("after", [0.0, 1.0]), ("change", [-1.0, 1.0])):
-        value, se, low, high = nested.interval(np.array(weights), loss, gap if weights[1] else 0.0)
-        if nested.minority < MIN_MINORITY_ROWS:
-            made.append(Estimate(f"{name}, {when}", value, se, notes=(TOO_FEW, *notes)))
-        else:
-            made.append(Estimate(f"{name}, {when}", value, se, low, high, notes=notes))
-    return made[0], made[1], made[2]

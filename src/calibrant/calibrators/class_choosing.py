@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
 from calibrant.arrays.class_rows import ClassRows
-from calibrant.calibrators.choosing import CERTAINTY, IMMATERIAL, Comparison, choose, compared, estimates
+from calibrant.calibrators.choosing import choose
 from calibrant.calibrators.class_crossing import (
     MOST_FULL,
     Form,
@@ -25,11 +24,19 @@ from calibrant.calibrators.class_crossing import (
     middle,
     searched,
 )
-from calibrant.calibrators.losses import NAMES, Loss, Losses
+from calibrant.calibrators.comparing import (
+    CERTAINTY,
+    NEGLIGIBLE_SHARE,
+    Comparison,
+    compared,
+    estimates,
+    of_procedure,
+)
+from calibrant.calibrators.losses import Losses, constant_loss
 from calibrant.calibrators.softmax_fits import LogRows, fit_slope
 from calibrant.maps import ClassMap
 from calibrant.metrics.estimates import Estimate
-from calibrant.numerics import CLAMP
+from calibrant.numerics import CLAMP, Floats
 
 FORMS: dict[str, Form] = {
     "identity": "identity",
@@ -92,10 +99,11 @@ class ClassComparison(Comparison):
 
     @property
     def rule(self) -> str:
-        """How the choice was made, in a sentence."""
+        """How the choice was made, in plain words."""
         return (
-            f"Taken is {self.default}, or what is better by two standard errors, unless {self.reference} does as well, "
-            f"or a simpler candidate is worse by {IMMATERIAL[self.loss]:g} at most for certain (two standard errors)."
+            f"The candidate {self.default}, or one that is better by two standard errors, is chosen unless "
+            f"{self.original} has no greater loss, or a simpler candidate is worse by {self.within} at most."
+            f" Where the choice raises the nested loss, {self.original} is kept."
         )
 
 
@@ -119,14 +127,18 @@ def select_classes(trials: Trials, candidates: Sequence[ClassCandidate], rows: f
     candidate of least loss among those with :math:`L_c + 2 s_{c,d} < L_d`. Then
 
     - the model as it is, if :math:`L_{identity} \le L_d`, below 200 rows if :math:`L_{identity} \le L_d + 2 s`;
-    - else the first c, simplest first, with :math:`L_c - L_d + 2 s_{c,d} \le` 0.0005 nats (0.0001 of a Brier score);
+    - else the first c, simplest first, with :math:`L_c - L_d + 2 s_{c,d} \le t`, where t is 0.07 % of the loss of
+      predicting the class rates for every row;
     - else d.
+
+    If the nested loss of the choice is above that of the model, the model is kept.
 
     ``candidates`` come simplest first, and the first is the model as it is. ``before``, ``after`` and ``change`` are
     nested: in each part of the rows the loss of what the same search and the same rule choose on the other parts, or
     those before it. Without two parts that can be compared the model is kept.
     """
     loss, parts = trials.loss, trials.parts
+    tie = _negligible(trials, trials.folds.shares.sum(axis=0))
     tried = [each for each in candidates if not each.why_not(rows, trials.size)]
     default = _default(tried)
     flat, best = None, 0
@@ -134,14 +146,26 @@ def select_classes(trials: Trials, candidates: Sequence[ClassCandidate], rows: f
     if parts and len(tried) > 1:
         view = View(trials, parts)
         found, flat = _found(view, tried)
-        best = settled(flat, default, loss)
+        best = settled(flat, default, tie)
+    unseen = _nested(trials, tried, default) if flat is not None else []
+    before, after, change = estimates(Losses.total_of(unseen) if unseen else None, loss)
+    if change.value > 0.0:
+        best = 0
+    if best == 0:
+        after, change = of_procedure(after), of_procedure(change)
     place = {each.name: column for column, each in enumerate(tried)}
     lines = tuple(
-        compared(each.name, flat, place.get(each.name), best, each.why_not(rows, trials.size)) for each in candidates
+        compared(each.name, flat, place.get(each.name), best, each.why_not(rows, trials.size), tie)
+        for each in candidates
     )
-    nested = _nested(trials, tried, default) if flat is not None else None
-    comparison = ClassComparison(loss, tried[0].name, lines, tried[default].name)
-    return ClassSelection(tried[best].name, found[best], comparison, *estimates(nested, loss))
+    comparison = ClassComparison(loss, tried[0].name, lines, tie, default=tried[default].name)
+    return ClassSelection(tried[best].name, found[best], comparison, before, after, change)
+
+
+def _negligible(trials: Trials, weights: Floats) -> float:
+    """Differences of mean losses up to this are negligible, by the class rates of rows with these weights."""
+    mass = np.bincount(trials.rows.labels, weights, trials.size)
+    return NEGLIGIBLE_SHARE * constant_loss(mass / mass.sum(), trials.loss)
 
 
 def _default(tried: Sequence[ClassCandidate]) -> int:
@@ -158,14 +182,14 @@ def _found(view: View, tried: Sequence[ClassCandidate]) -> tuple[list[Trial], Lo
     return found, view.losses(found)
 
 
-def settled(losses: Losses, default: int, loss: Loss) -> int:
+def settled(losses: Losses, default: int, tie: float) -> int:
     """The column that the rule of :func:`select_classes` takes."""
     columns = range(len(losses.sums))
     ahead = [c for c in columns if c == default or _surely_better(losses, c, default)]
     taken = min(ahead, key=lambda column: losses.means[column])
     if losses.size < FEW and not _surely_better(losses, taken, 0):
         return 0
-    return choose(losses, columns, loss, taken)
+    return choose(losses, columns, tie, taken)
 
 
 def _surely_better(losses: Losses, column: int, default: int) -> bool:
@@ -173,8 +197,8 @@ def _surely_better(losses: Losses, column: int, default: int) -> bool:
     return worse < -CERTAINTY * spread
 
 
-def _nested(trials: Trials, tried: Sequence[ClassCandidate], default: int) -> Losses | None:
-    """First column: the model. Second: what is chosen without the part that it is judged on."""
+def _nested(trials: Trials, tried: Sequence[ClassCandidate], default: int) -> list[Losses]:
+    """By part. First column: the model. Second: what is chosen without the part that it is judged on."""
     made = []
     for part in trials.parts:
         others = [each for each in trials.parts if (each < part if trials.folds.forward else each != part)]
@@ -182,18 +206,6 @@ def _nested(trials: Trials, tried: Sequence[ClassCandidate], default: int) -> Lo
             continue
         view = View(trials, others, None if trials.folds.forward else part)
         found, losses = _found(view, tried)
-        made.append(trials.paired([found[0], found[settled(losses, default, trials.loss)]], part))
-    return reduce(Losses.__add__, made) if made else None
-
-
-def told(selection: ClassSelection) -> str:
-    """What the nested numbers say, in a sentence."""
-    name, change = NAMES[selection.comparison.loss], selection.change
-    if np.isnan(change.value):
-        return f"The {name} of this procedure on unseen rows is not known: {selection.after.notes[0]}."
-    if change.value == 0.0 and change.se == 0.0:
-        return f"Choosing on parts of the rows keeps the model each time ({name} {selection.before.value:.4f})."
-    return (
-        f"Choosing and fitting on parts of the rows takes the {name} of the others from {selection.before.value:.4f} "
-        f"to {selection.after.value:.4f} ({change.value:+.4f}, 95 % interval {change.low:+.4f} to {change.high:+.4f})."
-    )
+        tie = _negligible(trials, trials.folds.seen(part))
+        made.append(trials.paired([found[0], found[settled(losses, default, tie)]], part))
+    return made

@@ -6,7 +6,7 @@ Nothing here is an estimator, so that a choice can be made without loading sciki
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations
 
 import numpy as np
@@ -14,9 +14,10 @@ import numpy as np
 from calibrant.calibrators.blending import Judged, blend_weights
 from calibrant.calibrators.folds import Folds
 from calibrant.calibrators.losses import Loss, Losses, outputs_of
+from calibrant.calibrators.original import Sample
 from calibrant.maps import Map
 from calibrant.numerics import Floats
-from calibrant.tallies import Tally
+from calibrant.tallies import Clusters, GroupedTally, Tally
 
 Fit = Callable[[Tally], Map]
 
@@ -41,32 +42,39 @@ class Crossed:
         self._known = [self._weights(self._others(place)) for place in places]
         self._judged = [self._losses(place, self.outer[place], self._known[place]) for place in places]
 
-    def flat(self) -> Losses | None:
-        """Over all parts that could be judged."""
-        return _total(self._judged)
+    def flat(self) -> list[Losses]:
+        """By part, for all parts that could be judged."""
+        return _known(self._judged)
 
-    def nested(self, choice: Callable[[Tally, Losses], int]) -> Losses | None:
-        """First column: the reference. Second: whatever ``choice`` takes by the losses on other parts.
+    def nested(self, choice: Callable[[Sample, Sequence[Losses]], int]) -> list[Losses]:
+        """By part. First column: the reference. Second: whatever ``choice`` takes by the losses on other parts.
 
         Parts without such losses (one of two parts, the first that walking forward judges) are left out.
         """
         made = []
         for place, (seen, losses) in enumerate(zip(self.seen, self._judged, strict=True)):
             inner = self._inner_losses(place)
-            if losses is not None and seen is not None and inner is not None:
-                made.append(losses.only([0, choice(seen, inner)]))
-        return _total(made)
+            if losses is not None and seen is not None and inner:
+                made.append(losses.only([0, choice(Sample(seen, partial(self._tested, place)), inner)]))
+        return made
 
-    def _inner_losses(self, place: int) -> Losses | None:
+    def _tested(self, place: int) -> Tally | Clusters:
+        """What a test may see when a part is left out: the other parts, by their clusters where there are any."""
+        if not self.folds.clusters:
+            return reduce(Tally.__add__, self._without(place))
+        buckets = [each for k, part in enumerate(self.folds.clusters) if k != place for each in part]
+        return Clusters.of_buckets(GroupedTally(dict(enumerate(buckets))))
+
+    def _inner_losses(self, place: int) -> list[Losses]:
         """Losses on the other parts by fits that saw neither; on the past of a part by its own past."""
         if self.folds.forward:
-            return _total(self._judged[:place])
+            return _known(self._judged[:place])
         found = []
         others = self._others(place)
         for other, outputs in others.items():
             rest = {k: each for k, each in others.items() if k != other}
             found.append(self._losses(other, outputs, self._weights(rest, self._known[place])))
-        return _total(found)
+        return _known(found)
 
     def _others(self, place: int) -> dict[int, Floats]:
         """What the weights for a part may be made from: outputs on other parts by fits that did not see it."""
@@ -118,6 +126,5 @@ class Crossed:
         return reduce(Tally.__add__, parts).for_fitting() if parts else None
 
 
-def _total(losses: Sequence[Losses | None]) -> Losses | None:
-    known = [each for each in losses if each is not None]
-    return reduce(Losses.__add__, known) if known else None
+def _known(losses: Sequence[Losses | None]) -> list[Losses]:
+    return [each for each in losses if each is not None]

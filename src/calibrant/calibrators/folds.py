@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
 from calibrant.numerics import Ends, Floats, Grid, Ints
-from calibrant.tallies import GroupedTally, Tally, cluster_buckets, effective_size
+from calibrant.tallies import Clusters, GroupedTally, Tally, cluster_buckets, effective_size
 from calibrant.tallies.cells import Cells
 
 FOLDS, PERIODS = 5, 8
@@ -35,10 +35,13 @@ class Folds:
     parts: tuple[Tally, ...]
     forward: bool = False
     clusters: tuple[tuple[Tally, ...], ...] = ()
+    rows: Clusters | None = None
+    """All rows by their groups, where there are any; the buckets of parts may hold several groups."""
 
     def with_ends(self, ends: Ends) -> Self:
         """The same parts, each of which reads scores of exactly 0 and 1 as the whole does."""
-        return replace(self, parts=tuple(part.with_ends(ends) for part in self.parts))
+        rows = None if self.rows is None else replace(self.rows, tally=self.rows.tally.with_ends(ends))
+        return replace(self, parts=tuple(part.with_ends(ends) for part in self.parts), rows=rows)
 
     @classmethod
     def at_random(cls, tally: Tally, count: int = FOLDS, random_state: int = 0) -> Self:
@@ -65,7 +68,7 @@ class Folds:
             return cls(tuple(_grouped(rows, starts, grid).values()), forward=True)
         buckets = _grouped(rows, cluster_buckets(cast(NDArray[Any], rows.groups)), grid)
         dealt = tuple(part for part in deal(tuple(buckets.values()), count) if part)
-        return cls(tuple(_added(part) for part in dealt), clusters=dealt)
+        return cls(tuple(_added(part) for part in dealt), clusters=dealt, rows=Clusters.of_rows(rows, grid))
 
 
 def ends_of_rows(rows: Rows) -> Ends:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtrit, xlogy
 
 from calibrant.maps import Map
 from calibrant.metrics.estimates import TWO_SIDED
@@ -71,6 +72,11 @@ class Losses:
             (self.classes[0] + other.classes[0], self.classes[1] + other.classes[1]),
         )
 
+    @staticmethod
+    def total_of(parts: Sequence[Losses]) -> Losses:
+        """Losses on all of several parts."""
+        return reduce(Losses.__add__, parts)
+
     def only(self, columns: Sequence[int]) -> Losses:
         """The same of some candidates."""
         index = np.asarray(columns, dtype=np.intp)
@@ -127,6 +133,17 @@ class Losses:
         weights[one] += 1.0
         weights[other] -= 1.0
         return float(self.means[one] - self.means[other]), self.spread(weights)
+
+
+def constant_loss(rates: Floats, loss: Loss) -> float:
+    """Mean loss of predicting the rates of all classes for every row; a Brier score is summed over classes.
+
+    Examples
+    --------
+    >>> round(constant_loss(np.array([0.5, 0.5]), "log"), 4), constant_loss(np.array([0.5, 0.5]), "brier")
+    (0.6931, 0.5)
+    """
+    return float(1.0 - (rates**2).sum() if loss == "brier" else -xlogy(rates, rates).sum())
 
 
 def row_losses(outputs: Floats, loss: Loss) -> tuple[Floats, Floats]:

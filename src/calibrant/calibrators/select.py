@@ -16,9 +16,10 @@ from calibrant.arrays.columns import check_list, check_option, need_names, refus
 from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, check_calibrator
 from calibrant.calibrators.by_class import Weights, class_odds, refuse_by_class
 from calibrant.calibrators.candidates import BLEND, CANDIDATES, FEW, LEAST, RATES, REAL_BLEND
-from calibrant.calibrators.choosing import Blend, Candidate, Compared, Selection, select
+from calibrant.calibrators.choosing import Blend, Candidate, Selection, select
+from calibrant.calibrators.comparing import Compared, nested_sentence
 from calibrant.calibrators.folds import Folds
-from calibrant.calibrators.losses import NAMES, Loss
+from calibrant.calibrators.losses import Loss
 from calibrant.calibrators.promising import Guarantee, guaranteed_bins
 from calibrant.calibrators.scaling import rates_text
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
@@ -47,10 +48,16 @@ class AutoCalibrator(BinaryCalibrator):
     Candidates are cross-fitted. With :math:`L_c` the mean loss of candidate c on rows that its maps had not seen and
     :math:`s_{c,d}` the standard error of :math:`L_c - L_d` from paired rows, what is fitted to all rows is
 
-    - the model as it is, if its loss is no greater than that of the blend;
-    - else the simplest candidate that is surely as good: :math:`L_c - L_{blend} + 2 s_{c, blend} \le` 0.0005 nats;
+    - the original model, if its loss is no greater than that of the blend;
+    - else the simplest candidate that is surely as good: :math:`L_c - L_{blend} + 2 s_{c, blend} \le t`, where t is
+      0.07 % of the loss of a constant prediction, the event rate;
     - else the blend: the average of the model, a beta map drawn towards it, a spline, an isotonic curve and
       Venn-Abers, with weights of least cross-fitted loss. It rises wherever one of them does.
+
+    Two gates follow. The original model is also kept if choices made without a part of the rows do not lower the loss
+    there. But if a test of its level and slope rejects it (alpha 0.01, with the same groups and weights as
+    :func:`calibrant.check`), the rule chooses among the others. At last, where ``change_`` is not below 0, the original
+    model is kept in any case.
 
     All is by a proper loss, never by a calibration error: that of a constant is zero. One map chosen by its loss on few
     rows is mostly lucky; ``docs/decisions/0010-calibrate.md`` has the figures.
@@ -96,8 +103,9 @@ class AutoCalibrator(BinaryCalibrator):
     comparison_ : Comparison
         All candidates with their cross-fitted losses; prints as a table.
     before_, after_, change_ : Estimate
-        Mean loss of the model, mean loss of this whole procedure, choice included, and the difference, with 95 %
-        intervals, all on the same rows. Nested: what a part is judged by was chosen on, and fitted to, other parts.
+        Mean loss of the original model, mean loss of this whole procedure, choice and gates included, and the
+        difference, with 95 % intervals, all on the same rows. Nested: what a part is judged by was chosen on, and
+        fitted to, other parts. Where the original model is kept, a note says that its own loss is ``before_``.
         The interval of the change is for the map in use, on new rows; it needs ten rows of the minority class, and
         there is none below.
     bins_ : Bins or None
@@ -241,6 +249,7 @@ class AutoCalibrator(BinaryCalibrator):
         self.comparison_ = selection.comparison
         self.weights_ = selection.weights
         self.before_, self.after_, self.change_ = selection.before, selection.after, selection.change
+        self._test = selection.test
 
     def _pool(self, tally: Tally) -> list[Candidate]:
         """What is tried, simplest first."""
@@ -329,7 +338,12 @@ class AutoCalibrator(BinaryCalibrator):
             return f"Chose {self.choice_}: {self._in_words()}."
         if self.state_ == "uncalibrated":
             return "Nothing was chosen: the map is the model as it is."
-        return "Keep your model as it is: nothing that was tried is reliably better."
+        if self._test.rejects:
+            return (
+                f"Keep your model as it is. A test rejects it, because {self._test}; but nothing that was tried is "
+                "reliably better on unseen rows."
+            )
+        return self.comparison_.kept
 
     def _in_words(self) -> str:
         if self.weights_:
@@ -353,18 +367,9 @@ class AutoCalibrator(BinaryCalibrator):
         return [f"Not tried: {', '.join(told)}."] if told else []
 
     def _honest(self) -> str:
-        name, change = NAMES[self.loss], self.change_
-        if np.isnan(change.value):
-            return f"The {name} of this procedure on unseen rows is not known: {self.after_.notes[0]}."
-        if change.value == 0.0 and change.se == 0.0:
-            return f"Choosing on parts of the rows keeps the model each time ({name} {self.before_.value:.4f})."
-        parts = "parts of the rows" if self.bins_ is None else "parts of the rows that chose"
-        known = change.low is not None and change.high is not None
-        ends = f"95 % interval {change.low:+.4f} to {change.high:+.4f}" if known else change.notes[0]
-        return (
-            f"Choosing and fitting on {parts} takes the {name} of the others from {self.before_.value:.4f} "
-            f"to {self.after_.value:.4f} ({change.value:+.4f}, {ends})."
-        )
+        where = "parts of the rows" if self.bins_ is None else "parts of the rows that chose"
+        losses = self.before_, self.after_, self.change_
+        return nested_sentence(losses, self.loss, self.choice_ == "identity", where)
 
 
 def _end_notes(tally: Tally) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from calibrant.cli import console, options
 
 if TYPE_CHECKING:
     from calibrant.calibrators.base import BinaryCalibrator
-    from calibrant.calibrators.choosing import Compared, Comparison
+    from calibrant.calibrators.comparing import Compared, Comparison
     from calibrant.calibrators.segments import SegmentCalibrator
     from calibrant.calibrators.select import AutoCalibrator
     from calibrant.cli.source import Rows
@@ -286,12 +286,14 @@ def _show(comparison: Comparison, what: str) -> None:
     tried = [line for line in comparison.lines if isfinite(line.loss)]
     if len(tried) < 2:
         return
-    rows = [(line.name, line.outcome, f"{line.loss:.5f}", *_change(line)) for line in tried]
+    places = comparison.decimals
+    rows = [(line.name, line.outcome, f"{line.loss:.{places}f}", *_change(line, places)) for line in tried]
     title = f"{what}, on rows that the maps had not seen (change: against {comparison.reference}):"
-    columns = ("candidate", "beside the chosen", NAMES[comparison.loss], "change", "95 % interval")
+    columns = ("candidate", "vs. chosen", NAMES[comparison.loss], "change", "95 % interval")
     console.table(title, columns, rows, text=2, styles=["bold" if line.chosen else "" for line in tried])
 
 
-def _change(line: Compared) -> tuple[str, str]:
-    known = isfinite(line.change)
-    return (f"{line.change:+.5f}", f"{line.low:+.5f} to {line.high:+.5f}") if known else ("", "")
+def _change(line: Compared, places: int) -> tuple[str, str]:
+    if not isfinite(line.change):
+        return "", ""
+    return f"{line.change:+.{places}f}", f"{line.low:+.{places}f} to {line.high:+.{places}f}"
