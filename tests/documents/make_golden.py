@@ -115,6 +115,7 @@ def documents() -> dict[str, Calibration]:
         "binning-logit": HistogramBinning(4).fit(np.round(8 * scores - 4, 2), y, kind="logit"),
         "binning-selected": HistogramBinning(5).fit(scores, y, sampling="selected"),
         "binning-out-of-fold": HistogramBinning(5).fit_tally(exact, sampling="out-of-fold"),
+        "binning-by-class": HistogramBinning(5).fit(scores, y, np.where(y, 0.25, 1.5), weights="by-class"),
         "binning-time": HistogramBinning(5).fit(scores, y, time=np.arange(1000)),
     }
     out |= {f"fitted.{name}": cal.calibration_ for name, cal in fitted.items()}

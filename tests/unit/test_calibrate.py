@@ -31,6 +31,7 @@ from calibrant.calibrators import blending
 from calibrant.calibrators.blending import Judged, blend_weights
 from calibrant.calibrators.candidates import BLEND, CANDIDATES, fit_bins, fit_scaled_bins
 from calibrant.calibrators.choosing import Blend, Candidate, Facts, choose, negligible, select
+from calibrant.calibrators.comparing import estimates, gap
 from calibrant.calibrators.folds import Folds, deal, random_folds
 from calibrant.calibrators.losses import Losses
 from calibrant.calibrators.original import OriginalTest
@@ -126,7 +127,23 @@ def test_the_better_constant_is_chosen_and_nested_numbers_are_its_own():
     assert found.change.value == pytest.approx(-0.09)
     # Differences are 0.04 - 0.25 = -0.21 for 160 rows and 0.64 - 0.25 = 0.39 for 40: variance 0.2 * 0.8 * 0.6^2.
     assert found.change.se == pytest.approx(np.sqrt(0.2 * 0.8 * 0.36 / 200))
-    assert found.change.low == pytest.approx(-0.09 - 1.96 * found.change.se, rel=1e-4)
+    # Student's quantile for 40 events, and the quadratic term: 0.16, the Brier score and so p (1 - p), by row.
+    t = 2.02269
+    assert found.change.high == pytest.approx(-0.09 + t * found.change.se, rel=1e-4)
+    assert found.change.low == pytest.approx(-0.09 - t * found.change.se - 0.16 * t**2 / 200, rel=1e-4)
+
+
+def test_choices_that_differ_between_parts_widen_the_interval():
+    """Of 100 rows the map in use changes the loss by -0.3 each; what was chosen without each part, by nothing."""
+    flat = Losses(100.0, 100.0, np.array([50.0, 20.0]), np.zeros((2, 2)), np.zeros((0, 3)))
+    nested = Losses(100.0, 100.0, np.array([50.0, 50.0]), np.full((2, 2), 25.0), np.zeros((0, 3)))
+    assert gap(flat, nested, 1) == pytest.approx(-0.3)
+    assert gap(flat, nested, 0) == 0.0
+    change = estimates(nested, "log", -0.3)[2]
+    assert (change.value, change.se) == (0.0, pytest.approx(0.3))
+    assert change.low == pytest.approx(-1.96 * 0.3 - 1.96**2 / 200, rel=1e-4)
+    same = estimates(nested, "log", 0.0)[2]
+    assert (same.low, same.high) == (0.0, 0.0), "the model is kept each time, and in the end"
 
 
 def test_what_is_only_kept_for_comparison_cannot_be_chosen():
