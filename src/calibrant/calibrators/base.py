@@ -302,6 +302,7 @@ class BinaryCalibrator(BaseEstimator):
             f"  {self._describe()}",
             f"  {self.ranking_}",
             *(f"  {line}" for line in str(self.certificate()).splitlines()),
+            *([f"  note: {WEIGHTED}"] if data.weights == "importance" else []),
             *(f"  note: {note}" for note in self.notes_),
         ]
         return "\n".join(lines)
@@ -355,10 +356,11 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
 
 _UNITS: dict[Weighting, str] = {
     "counts": "",
-    "importance": " (sums of weights; numbers are of the population that the weights restore)",
+    "importance": " (sums of weights)",
     "by-class": " (rows as sampled)",
 }
 
+WEIGHTED = "map and losses are of the population that the weights restore, not of the rows as sampled"
 BY_CLASS = (
     "the map and its certificate are of the population that the class weights restore; counts and losses are of the "
     "rows as sampled"
