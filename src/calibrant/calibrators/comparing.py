@@ -238,5 +238,5 @@ def estimates(
 
 
 def of_procedure(estimate: Estimate) -> Estimate:
-    """With a note where folds chose something else than the original model, which is kept."""
+    """With a note that the original model is kept; an unknown loss stays as it is."""
     return replace(estimate, notes=(*estimate.notes, OF_PROCEDURE)) if estimate.value == estimate.value else estimate

@@ -17,6 +17,7 @@ from calibrant.arrays.keys import Keys
 from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
 from calibrant.calibrators.candidates import FEW
 from calibrant.calibrators.choosing import Candidate, Facts, select
+from calibrant.calibrators.comparing import decimals_of
 from calibrant.calibrators.folds import FOLDS, Folds
 from calibrant.calibrators.losses import NAMES, Loss, Losses, outputs_of
 from calibrant.calibrators.multicalibration import Change, repair
@@ -409,9 +410,12 @@ class SegmentCalibrator(BinaryCalibrator):
         unjudged = [*self.uncalibrated_, *(each for each, worth in self._worth.items() if np.isnan(worth[2].value))]
         named = ", ".join(unjudged) if len(unjudged) <= MOST_SEGMENTS else f"{len(unjudged):,} sources"
         rows = f"rows that it had not seen{f', without those of {named}' if unjudged else ''}"
+        places = decimals_of(max(abs(change.low or 0.0), abs(change.high or 0.0)))
+        numbers = [f"{each.value:.{places}f}" for each in (self.before_, self.after_)]
+        ends = [f"{value:+.{places}f}" for value in (change.value, change.low, change.high)]
         return (
-            f"On {rows}, the {name} goes from {self.before_.value:.4f} to {self.after_.value:.4f} "
-            f"({change.value:+.4f}, 95 % interval {change.low:+.4f} to {change.high:+.4f}).{worth(self.gain_)}"
+            f"On {rows}, the {name} goes from {numbers[0]} to {numbers[1]} "
+            f"({ends[0]}, 95 % interval {ends[1]} to {ends[2]}).{worth(self.gain_)}"
         )
 
 
