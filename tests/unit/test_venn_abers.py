@@ -94,7 +94,7 @@ def test_one_more_event_in_each_cell_is_the_refit(cells):
 def test_real_weights_are_those_of_a_weighted_refit():
     rng = np.random.default_rng(3)
     scores, y, w = rng.random(60).round(2), rng.random(60) < 0.4, rng.random(60) + 0.1
-    w *= w.sum() / (w**2).sum()  # in effective rows, of which the new row is one
+    w *= Tally.from_arrays(scores, y, w).effective_size / w.sum()  # in effective rows, of which the new row is one
     p0, p1 = VennAbers().fit(scores, y, w).interval(scores)
     np.testing.assert_allclose(p0, [refitted(scores, y, s, 0, w) for s in scores], rtol=0, atol=1e-12)
     np.testing.assert_allclose(p1, [refitted(scores, y, s, 1, w) for s in scores], rtol=0, atol=1e-12)

@@ -125,6 +125,9 @@ MOST_CELLS = 1 << 16
 FARTHEST = 100.0
 """An interval that reaches beyond this is open."""
 
+LEAST_INFORMATION = 1e-100
+"""Less than that is none, and its square would underflow."""
+
 NO_PEAK = 30.0
 """A standard error beyond this means that the likelihood has no peak."""
 
@@ -260,7 +263,7 @@ def _level(likelihood: Likelihood, data: Tally | Clusters) -> Parameter:
     best = likelihood.best(stretch=0.0)
     p = likelihood.shifted(best.shift, 0.0)
     v = p * (1.0 - p)
-    information = float((likelihood.n * v).sum())
+    information = max(float((likelihood.n * v).sum()), LEAST_INFORMATION)
     spread = spread_of(data, (1.0 - p) / information, -p / information, v / information**2)
     return Parameter(
         best.shift,
