@@ -307,7 +307,7 @@ def test_the_certified_curve_adds_up_bins_by_their_own_epsilon():
     assert share.tolist() == [0.75, 1.0]
 
 
-def test_no_share_of_rows_is_called_guaranteed():
+def test_no_share_of_rows_is_called_guaranteed(plt):
     # Nothing bounds the share of new rows in a bin: 100 and 300 calibration rows may come from bins of equal mass.
     cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 100 + [0.8] * 300, ([0, 1] * 200))
     for mode in ("simultaneous", "marginal"):
