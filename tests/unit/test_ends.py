@@ -6,9 +6,7 @@ import sqlite3
 import warnings
 from typing import Any
 
-import duckdb
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -489,6 +487,7 @@ PROBES = np.array([0.0, 1e-300, 1e-20, 0.01, 0.024, 0.025, 0.05, 0.3, 0.95, 0.97
 
 @pytest.mark.parametrize("name", [*(cls.__name__ for cls in LOG_ODDS), "limited"])
 def test_ends_survive_documents_and_run_in_sql_and_onnx(name: str, tmp_path: Any) -> None:
+    duckdb, onnxruntime = pytest.importorskip("duckdb"), pytest.importorskip("onnxruntime")
     cal = fitted_maps()[name]
     cal.save(tmp_path / "map.json")
     assert load(tmp_path / "map.json").map == cal.map_

@@ -69,6 +69,8 @@ def gate(provenance: Provenance | ClassProvenance) -> Refusal | None:
             'if the weights are repetition counts, fit with weights="counts"; '
             'if rows were sampled by class alone, fit with weights="by-class"'
         )
+    if provenance.weights == "by-class" and isinstance(provenance, ClassProvenance):
+        return Refusal("rows of several classes were sampled by class, which is undone for two classes only")
     return None if provenance.sampling == "independent" else Refusal(_REASONS[provenance.sampling])
 
 

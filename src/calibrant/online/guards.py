@@ -48,7 +48,7 @@ R = TypeVar("R")
 SHORTEST_PAUSE, LONGEST_PAUSE = 2e-5, 5e-4
 """Seconds between two looks at a guard that is not free, longer each time."""
 
-LONGEST_WAIT, ROUNDS = 1.0, 20
+LONGEST_WAIT, ROUNDS = 5.0, 20
 """Seconds for which a fork waits for steps of other threads, and how often it looks before it lets them all go on."""
 
 RACES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
