@@ -39,7 +39,7 @@ class Chance:
     >>> Chance(np.array([0.5]), np.array([4])).interval(0.9)
     (0.0, 4.0)
     >>> round(math.log10(Chance(np.array([0.01]), np.array([10_000])).p_value(400)), 1)
-    -113.3
+    -113.8
     """
 
     def __init__(self, scores: Floats, n: Floats, *, units: Units | None = None, spread: Spread | None = None) -> None:

@@ -120,8 +120,8 @@ def recalibration(
     >>> y = (rng.random(2000) < expit(0.7 * logit(scores) - 0.3)).astype(int)
     >>> print(recalibration(scores, y))
                                                     value      low     high   ideal
-    intercept, slope held at 1                    -0.3422  -0.4505  -0.2338       0
-    slope                                          0.7142   0.6386   0.7899       1
+    intercept, slope held at 1                    -0.3422  -0.4507  -0.2340       0
+    slope                                          0.7142   0.6401   0.7915       1
     intercept beside the slope                    -0.2947  -0.3961  -0.1934       0
     expected over observed (E/O)                   1.1275   1.0796   1.1775       1
     observed over expected (O/E)                   0.8869   0.8493   0.9262       1

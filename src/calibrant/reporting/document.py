@@ -157,7 +157,7 @@ def report(
     >>> p = rng.beta(2, 8, size=2000)
     >>> made = report(p, rng.random(2000) < 0.6 * p, style="credit")
     >>> print(made.numbers["verdict"]["headline"])
-    MISCALIBRATED: the probabilities are too high.
+    MISCALIBRATED beyond the tolerance: the probabilities are too high.
     >>> made.to_markdown().splitlines()[0]
     '# Calibration of the probability of default (PD)'
     """

@@ -539,10 +539,10 @@ def effective_size(total: float, events: float, w2: float, w2_events: float) -> 
 
     Examples
     --------
-    >>> effective_size(10.0, 4.0, 10.0, 4.0)  # weights of one
+    >>> round(effective_size(10.0, 4.0, 10.0, 4.0), 6)  # weights of one
     10.0
     >>> round(effective_size(100 + 20 * 500, 100, 100 + 400 * 500, 100))  # 500 negatives stand for 10,000
-    8474
+    8501
     """
     rate = events / total
     variance = w2_events * (1.0 - rate) ** 2 + (w2 - w2_events) * rate**2
