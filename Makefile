@@ -39,8 +39,11 @@ $(LOWEST)/installed: pyproject.toml requirements/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint requirements/lowest.txt --editable . --group test
 	@touch $@
 
+# Files of many fits, which take minutes and use no more of the dependencies than the others do.
+LONG := calibrate class_calibrate compare repeats report segments
+
 lowest: $(LOWEST)/installed
-	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal --lowest -m "not engine and not slow" -k "not AutoCalibrator" tests/unit tests/contracts
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal --lowest -m "not engine and not slow" -k "not AutoCalibrator" $(LONG:%=--ignore=tests/unit/test_%.py) tests/unit tests/contracts
 
 bench: venv
 	$(BIN)/python benchmarks/fit.py --quick --gate

@@ -62,10 +62,8 @@ YESTERDAY = Tally.from_arrays(*sample(500, seed=99, decimals=None), grid=Grid())
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "AutoCalibrator": [
         {},
-        {"candidates": ["platt", "isotonic"], "loss": "brier", "cv": 3, "random_state": 1},
-        {"guarantee": (0.3, 0.1)},
+        {"candidates": ["platt", "isotonic"], "loss": "brier", "cv": 3, "random_state": 1, "clamp": 0.03},
         {"guarantee": (0.5, 0.1), "look": 2},
-        {"clamp": 0.03},
     ],
     "BayesianBinning": [{}, {"spread": 3.0}, {"prior_rows": 20}],
     "BetaScaling": [
@@ -171,7 +169,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 
 # Cases that refuse few rows with an InputError: what was asked for cannot be had.
 NEED_ROWS = {
-    "AutoCalibrator(guarantee=(0.3, 0.1))": 50,
     "AutoCalibrator(guarantee=(0.5, 0.1),look=2)": 50,
     "HistogramBinning(epsilon=0.3,alpha=0.2)": 40,
     "HistogramBinning(bins_from=part,part_size=0.3,random_state=5)": 2,
