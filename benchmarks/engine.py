@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 
 from calibrant import BetaScaling, Grid, HistogramBinning, IsotonicCalibrator, PlattScaling, Tally, Verdict, check
 from calibrant import engine as library
-from calibrant.calibrators.folds import random_folds
+from calibrant.calibrators.folds import Folds
 from calibrant.maps import LogitAffineMap, StepMap
 from calibrant.tallies import SEGMENT_GRID, GroupedTally
 from calibrant.verdict.check import judge
@@ -190,7 +190,7 @@ def segments_by_hand(place: Place) -> GroupedTally:
 
 def verdict_of(whole: Tally, segments: GroupedTally) -> Verdict:
     """What `check` says of these tallies."""
-    return judge(Evidence(whole, random_folds(whole, 0), segments={"segment": segments}))
+    return judge(Evidence(whole, Folds.at_random(whole), segments={"segment": segments}))
 
 
 @cache
