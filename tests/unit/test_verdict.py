@@ -66,7 +66,7 @@ def test_misfit_in_the_tail_alone_is_found_and_named() -> None:
     verdict = check(scores, labels)
     assert (verdict.state, verdict.beyond.level, verdict.beyond.slope) == ("miscalibrated", False, False)
     assert verdict.direction == ("too high in the highest 1 % of the scores",)
-    assert "more than the tolerance explains" in str(verdict)
+    assert "a larger difference than the tolerance explains" in str(verdict)
 
 
 def misfit_of(tally: Tally, tolerance: Tolerance) -> Misfit | None:
@@ -137,7 +137,7 @@ def test_scores_of_exactly_0_and_1_are_counted_when_labels_contradict_them() -> 
     scores, labels = world(2_000)
     verdict = check(np.append(scores, [0.0, 0.0, 1.0]), np.append(labels, [1, 0, 0]))
     assert verdict.at_ends == (1.0, 1.0)
-    assert any("1 events had a score of exactly 0 and 1 rows with" in hint for hint in verdict.hints)
+    assert any("1 event had a score of exactly 0 and 1 row with" in hint for hint in verdict.hints)
 
 
 def test_rebalanced_training_is_suspected_with_a_fix() -> None:
@@ -742,6 +742,18 @@ def test_a_down_sampled_log_keeps_its_events() -> None:
     assert whole.level.se < sampled.level.se < 1.2 * whole.level.se
     assert sampled.level.se == pytest.approx(moved.level.se, rel=0.05)
     assert sampled.level.value == pytest.approx(moved.level.value, abs=0.02)
+
+
+def test_a_count_outside_the_expected_range_is_explained_where_it_is_no_evidence_yet() -> None:
+    """The range is of 95 %, the test of the level is at 2 %: 67 events of ten groups lie between the two."""
+    rng = np.random.default_rng(0)
+    scores = rng.beta(1, 8, 400)
+    labels = rng.random(400) < scores * 1.3
+    verdict = check(scores, labels, groups=np.arange(400) // 40)
+    assert not verdict.against.found
+    assert verdict.events > verdict.expected[1]
+    assert "asks for 98 % before it calls that evidence" in str(verdict)
+    assert "before it calls that evidence" not in str(check(scores, labels))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -43,10 +43,8 @@ class Rows:
         One value per row, none of them missing.
     kind : {"probability", "logit", "real"}
         What the scores are.
-    notes : tuple of str
-        What was guessed or converted, one sentence each.
-    kind_notes : tuple of str
-        The first of these: about the guessed kind of the scores.
+    other_notes, kind_notes : tuple of str
+        What was guessed or converted, one sentence each: about the kind of the scores, and about everything else.
     """
 
     scores: NDArray[np.float64]
@@ -56,13 +54,13 @@ class Rows:
     groups: NDArray[Any] | None
     time: NDArray[Any] | None
     kind: Kind
-    notes: tuple[str, ...]
+    other_notes: tuple[str, ...]
     kind_notes: tuple[str, ...] = ()
 
     @property
-    def other_notes(self) -> tuple[str, ...]:
-        """What was guessed or converted beside the kind of the scores."""
-        return self.notes[len(self.kind_notes) :]
+    def notes(self) -> tuple[str, ...]:
+        """All that was guessed or converted."""
+        return (*self.kind_notes, *self.other_notes)
 
 
 def check_rows(
@@ -165,7 +163,7 @@ def check_rows(
         groups=group,
         time=when,
         kind=found,
-        notes=(*kind_notes, *label_notes, *weight_notes, *time_notes),
+        other_notes=(*label_notes, *weight_notes, *time_notes),
         kind_notes=kind_notes,
     )
 

@@ -102,7 +102,7 @@ class ClassComparison(Comparison):
         """How the choice was made, in plain words."""
         return (
             f"The candidate {self.default}, or one that is better by two standard errors, is chosen unless "
-            f"{self.original} has no greater loss, or a simpler candidate is worse by {self.within} at most."
+            f"the loss of {self.original} is no higher, or a simpler candidate is worse by {self.within}."
             f" Where the choice raises the nested loss, {self.original} is kept."
         )
 

@@ -109,8 +109,8 @@ class Comparison:
         """How the choice was made, in plain words."""
         if any(line.name == BLENDED and np.isfinite(line.loss) for line in self.lines):
             rule = (
-                f"The blend is chosen unless {self.original} has no greater loss, or a simpler candidate is worse by "
-                f"{self.within} at most."
+                f"The blend is chosen unless the loss of {self.original} is no higher, or a simpler candidate is worse "
+                f"by {self.within}."
             )
         else:
             rule = "The simplest candidate within half a standard error of the lowest loss is chosen."
@@ -125,7 +125,7 @@ class Comparison:
     def within(self) -> str:
         """What is negligible, with its reason."""
         share = f"{100 * NEGLIGIBLE_SHARE:g} % of the loss of a constant prediction"
-        return f"{self.negligible:.2g} ({share}), two standard errors included,"
+        return f"at most {self.negligible:.2g} with two standard errors added ({share})"
 
     @property
     def gates(self) -> str:
@@ -179,7 +179,7 @@ def nested_sentence(
     places = decimals_of(max(abs(change.low or 0.0), abs(change.high or 0.0), abs(change.value)))
     numbers = [f"{each.value:.{places}f}" for each in (before, after)]
     known = change.low is not None and change.high is not None
-    ends = f"95 % interval {change.low:+.{places}f} to {change.high:+.{places}f}" if known else change.notes[0]
+    ends = f"95 % interval {change.low:+.{places}f} to {change.high:+.{places}f}" if known else TOO_FEW
     verb = "would take" if kept else "takes"
     return (
         f"Choosing and fitting on {where} {verb} the {NAMES[loss]} of the others from {numbers[0]} to {numbers[1]} "

@@ -53,6 +53,11 @@ class Against:
         """Whether perfect calibration is excluded; at most 5 % of calibrated models are called so."""
         return self.by_level or self.by_slope or self.shape is not None
 
+    @property
+    def range_alone(self) -> Misfit | None:
+        """The range, where level and slope say nothing against the model."""
+        return None if self.by_level or self.by_slope else self.shape
+
 
 @dataclass(frozen=True)
 class Beyond:
@@ -66,6 +71,11 @@ class Beyond:
     def found(self) -> bool:
         """Whether anything is."""
         return self.level or self.slope or self.shape is not None
+
+    @property
+    def range_alone(self) -> Misfit | None:
+        """The range, where level and slope are not shown to be beyond the tolerance."""
+        return None if self.level or self.slope else self.shape
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,15 @@ def amount(value: float) -> str:
     return f"{value:.2g}"
 
 
-def p_text(p_value: float) -> str:
-    """A p-value as people write it.
+def p_text(p_value: float, equals: str = "= ") -> str:
+    """A p-value as people write it; ``equals`` stands before a number, empty in a table.
 
     Examples
     --------
-    >>> p_text(0.0321), p_text(1e-9)
-    ('= 0.032', '< 0.0001')
+    >>> p_text(0.0321), p_text(1e-9), p_text(0.0321, "")
+    ('= 0.032', '< 0.0001', '0.032')
     """
-    return "< 0.0001" if p_value < 1e-4 else f"= {p_value:.2g}"
+    return "< 0.0001" if p_value < 1e-4 else f"{equals}{p_value:.2g}"
 
 
 def percent(share: float) -> str:

@@ -38,17 +38,17 @@ def more_labels(parameters: Parameters, limits: Tolerance, rule: Rule, rows: flo
     """
     if parameters.level is None:
         return None
-    centre, covariance = _joint(parameters)
-    half = np.array([limits.level, limits.slope])[: len(centre)]
-    noise = np.random.default_rng(0).standard_normal((DRAWS, len(centre)))
+    center, covariance = _joint(parameters)
+    half = np.array([limits.level, limits.slope])[: len(center)]
+    noise = np.random.default_rng(0).standard_normal((DRAWS, len(center)))
     draws = np.einsum("ij,dj->di", _root(covariance), noise)
     se = np.sqrt(np.diag(covariance))
     inside = float(special.ndtri((1.0 + rule.inside) / 2.0))
-    outside = special.ndtri((1.0 + np.array([rule.outside_level, rule.outside_slope])) / 2.0)[: len(centre)]
+    outside = special.ndtri((1.0 + np.array([rule.outside_level, rule.outside_slope])) / 2.0)[: len(center)]
     ratios = np.geomspace(1.02, MOST, 400)
 
     def settled(ratio: float) -> float:
-        off, error = np.abs(centre + draws / np.sqrt(ratio)), se / np.sqrt(ratio)
+        off, error = np.abs(center + draws / np.sqrt(ratio)), se / np.sqrt(ratio)
         within = (off + inside * error <= half).all(axis=1)
         beyond = (off - outside * error > half).any(axis=1)
         return float((within | beyond).mean())

@@ -1,4 +1,4 @@
-"""Segments and periods that are off, with luck removed."""
+"""Segments and periods: events predicted and observed there, corrected for looking at many."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ def scan_segments(
             logs.append(log_p if segment.judged else math.nan)
     adjusted = np.exp(holm_log(np.array(logs)))
     found = [replace(each, p_value=float(p)) for each, p in zip(found, adjusted, strict=True)]
-    luck = dict(zip(map(id, found), logs, strict=True))
+    log_ps = dict(zip(map(id, found), logs, strict=True))
 
     def rank(segment: Segment) -> tuple[bool, bool, float, float]:
-        return not segment.off, not segment.judged, -segment.bound if segment.off else 0.0, luck[id(segment)]
+        return not segment.off, not segment.judged, -segment.bound if segment.off else 0.0, log_ps[id(segment)]
 
     return tuple(sorted(found, key=rank))
 

@@ -88,7 +88,7 @@ class Through:
             groups=None if rows.groups is None else rows.groups[kept],
             time=None if rows.time is None else rows.time[kept],
             kind="probability",
-            notes=notes,
+            other_notes=notes,
         )
         return made, {name: column[kept] for name, column in columns.items()}, seen
 

@@ -148,17 +148,21 @@ class Verdict:
             return ("only 0 and 1, classes and not probabilities",) if self.state == "miscalibrated" else ()
         words = []
         beyond = self.state == "miscalibrated"
-        if self.beyond.level if beyond else self.against.by_level:
+        if beyond and self.beyond.level and self.level is not None:
+            words.append("too low" if self.level.value > 0.0 else "too high")
+        elif not beyond and self.against.by_level:
             words.append("too low" if self.events > self.predicted else "too high")
         if self.slope is not None and (self.beyond.slope if beyond else self.against.by_slope):
             words.append("too extreme" if self.slope.value < 1.0 else "not extreme enough")
-        if not words and self._shape is not None:
-            words.append(f"too {'low' if self._shape.too_low else 'high'} in the {self._shape.where}")
+        shape = self._leading_shape
+        if shape is not None:
+            words.append(f"too {'low' if shape.too_low else 'high'} in the {shape.where}")
         return tuple(words)
 
     @property
-    def _shape(self) -> Misfit | None:
-        return self.beyond.shape if self.state == "miscalibrated" else self.against.shape
+    def _leading_shape(self) -> Misfit | None:
+        """The range of the scores that the state rests on, where it does not rest on level or slope."""
+        return (self.beyond if self.state == "miscalibrated" else self.against).range_alone
 
     # ------------------------------------------------------------------------------------------------------- hints
 
@@ -211,8 +215,8 @@ class Verdict:
         zero, one = self.at_ends
         if not (zero or one) or self.only_ends:
             return ""
-        what = [f"{amount(zero)} events had a score of exactly 0"] * bool(zero)
-        what += [f"{amount(one)} rows with a score of exactly 1 were not events"] * bool(one)
+        what = [f"{_many(zero, 'event')} had a score of exactly 0"] * bool(zero)
+        what += [f"{_many(one, 'row')} with a score of exactly 1 had no event"] * bool(one)
         return f"{' and '.join(what)}: impossible by the scores, so the log loss is infinite. Were the scores rounded?"
 
     def _sampling(self, rate: float) -> str:
@@ -302,12 +306,13 @@ class Verdict:
         if self.only_ends:
             return tuple(said)
         said += self._parameters()
-        shape = self._shape
-        if shape is not None and any(shape.where in words for words in self.direction):
+        shape = self._leading_shape
+        if shape is not None:
             explains = "the tolerance explains" if self.state == "miscalibrated" else "chance explains"
             said.append(
                 f"In the {shape.where}, {amount(shape.predicted)} events were predicted and {amount(shape.events)} "
-                f"observed among {amount(shape.rows)} rows, more than {explains} (adjusted p {p_text(shape.p_value)})."
+                f"observed among {amount(shape.rows)} rows, a larger difference than {explains} (adjusted p "
+                f"{p_text(shape.p_value)})."
             )
         if self.gain is not None and not any(self.at_ends):
             said.append(self.gain.sentence("walking forward in time" if self.forward else "cross-fitted"))
@@ -359,6 +364,12 @@ class Verdict:
             said.append(
                 f"A 95 % interval lies outside the tolerance. The verdict asks for {100 * (1 - ALPHA_LEVEL):g} %, "
                 "because it looks at level, slope and ranges of the scores."
+            )
+        if level is not None and not self.against.found and not self.expected[0] <= self.events <= self.expected[1]:
+            said.append(
+                "The observed events are outside the expected range, in which they fall 95 % of the time. The verdict "
+                f"asks for {100 * (1 - ALPHA_LEVEL):g} % before it calls that evidence, because it looks at level, "
+                "slope and ranges of the scores."
             )
         return said
 
@@ -442,6 +453,10 @@ def _looked_at(name: str, every: Sequence[Segment], most: int) -> list[str]:
         found = f"{found if off else 'no difference is shown'}; {unknown:,} cannot be judged, with fewer than 10 groups"
     lines = [f"{name}: {len(every):,} looked at; {found}{':' if off else '.'}", *(f"  {each}" for each in off[:most])]
     return lines + ([f"  and {len(off) - most:,} more that chance does not explain"] if len(off) > most else [])
+
+
+def _many(number: float, noun: str) -> str:
+    return f"{amount(number)} {noun}{'' if number == 1.0 else 's'}"
 
 
 def _factor(log_odds: float) -> str:
