@@ -744,6 +744,16 @@ def test_a_down_sampled_log_keeps_its_events() -> None:
     assert sampled.level.value == pytest.approx(moved.level.value, abs=0.02)
 
 
+def test_groups_that_differ_by_chance_alone_are_not_said_to_be_worth_more_rows() -> None:
+    rng = np.random.default_rng(5)
+    scores, groups = rng.beta(1, 20, 6_000), rng.integers(0, 30, 6_000)
+    seen = [check(scores, rng.random(6_000) < scores, groups=groups) for _ in range(8)]
+    assert any(verdict.effective_rows > verdict.row_count for verdict in seen)
+    for verdict in seen:
+        more = verdict.effective_rows >= verdict.row_count
+        assert ("differ no more than groups of independent rows would" in verdict.sentences[-1]) == more
+
+
 def test_a_count_outside_the_expected_range_is_explained_where_it_is_no_evidence_yet() -> None:
     """The range is of 95 %, the test of the level is at 2 %: 67 events of ten groups lie between the two."""
     rng = np.random.default_rng(0)

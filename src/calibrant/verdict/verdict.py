@@ -317,10 +317,10 @@ class Verdict:
         if self.gain is not None and not any(self.at_ends):
             said.append(self.gain.sentence("walking forward in time" if self.forward else "cross-fitted"))
         if self.groups is not None and not self.few_groups:
-            said.append(
-                f"Intervals allow for {self.groups:,} groups of dependent rows: the level is as precise as with "
-                f"{self.effective_rows:,.0f} independent rows."
-            )
+            precise = f"the level is as precise as with {self.effective_rows:,.0f} independent rows"
+            if self.effective_rows >= self.row_count:
+                precise = "the groups differ no more than groups of independent rows would"
+            said.append(f"Intervals allow for {self.groups:,} groups of dependent rows: {precise}.")
         return tuple(said)
 
     def _counted(self) -> str:

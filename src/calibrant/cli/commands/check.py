@@ -141,7 +141,7 @@ def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...]) -> Non
         return
     rows, styles = [], []
     for name, part in zip(names[:MOST_SEGMENTS], parts, strict=False):
-        side = "chance" if not part.off else "too low" if part.events > part.predicted else "too high"
+        side = "" if not part.off else "too low" if part.events > part.predicted else "too high"
         p_value, expected = p_text(part.p_value, ""), f"{amount(part.low)} to {amount(part.high)}"
         if not part.judged:
             side, p_value, expected = "cannot be judged", "", ""
