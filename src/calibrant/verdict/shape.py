@@ -40,7 +40,7 @@ class Misfit:
 
     @property
     def too_low(self) -> bool:
-        """Whether more happened than was predicted."""
+        """Whether more events were observed than predicted."""
         return self.events > self.predicted
 
 
