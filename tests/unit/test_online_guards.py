@@ -159,7 +159,7 @@ def test_a_function_that_calls_its_own_forecaster_is_told_and_does_not_wait_for_
     live = CalibratedRegression(0, test_functions=own, size=1)
     with pytest.raises(RuntimeError, match="inside a step of this forecaster already"):
         live.learn_one(0.3, 1)
-    assert live._guard.enter()  # it was left
+    assert hasattr(live._guard, "free")  # it was left
 
 
 def test_compiling_and_restoring_let_others_go_on() -> None:
@@ -349,6 +349,33 @@ def test_threads_may_fork_at_the_same_time_while_others_learn() -> None:
         together(learn, learn, forks)
     assert len(found) == 10
     assert all(0.0 <= p <= 1.0 for p in found)
+
+
+@needs_fork
+def test_a_long_step_of_one_forecaster_does_not_spoil_those_that_others_learn() -> None:
+    held, live, done = OnlinePlatt(), Tracking(OnlinePlatt()), threading.Event()
+    entered = threading.Event()
+
+    @reading
+    def hold(held: Forecaster) -> None:
+        entered.set()
+        done.wait(30)
+
+    def learn() -> None:
+        while not done.is_set():
+            live.learn_one(0.3, 1)
+
+    def fork() -> None:
+        entered.wait(30)
+        try:
+            found.extend(in_child(lambda: live.predict_one(0.3)) for _ in range(3))
+        finally:
+            done.set()
+
+    found: list[float] = []
+    with restless():
+        together(lambda: hold(held), learn, learn, fork)
+    assert len(found) == 3
 
 
 @needs_fork

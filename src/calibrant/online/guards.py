@@ -48,8 +48,11 @@ R = TypeVar("R")
 SHORTEST_PAUSE, LONGEST_PAUSE = 2e-5, 5e-4
 """Seconds between two looks at a guard that is not free, longer each time."""
 
-LONGEST_WAIT, ROUNDS = 5.0, 20
+LONGEST_WAIT, ROUNDS = 1.0, 20
 """Seconds for which a fork waits for steps of other threads, and how often it looks before it lets them all go on."""
+
+LAST_WAIT = 0.5
+"""Seconds after that in which a fork keeps what it has entered: one long step must not spoil all other forecasters."""
 
 RACES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What numbers that are being changed may raise where they are read. Signal handlers raise others, as TimeoutError."""
@@ -230,12 +233,12 @@ class _Fork:
 
     def before(self) -> None:
         self.turn.acquire()
-        guards, deadline, rounds = _alive(), time.monotonic() + LONGEST_WAIT, 0
-        while not self._enter(guards) and time.monotonic() < deadline:
+        guards, start, rounds = _alive(), time.monotonic(), 0
+        while not self._enter(guards) and (waited := time.monotonic() - start) < LONGEST_WAIT + LAST_WAIT:
             rounds += 1
             time.sleep(SHORTEST_PAUSE)
-            if rounds % ROUNDS == 0:  # a step of one forecaster may call another one, which is entered here
-                self._leave()
+            if rounds % ROUNDS == 0 and waited < LONGEST_WAIT:
+                self._leave()  # a step of one forecaster may call another one, which is entered here
                 time.sleep(2.0 * LONGEST_PAUSE)
 
     def after(self) -> None:
