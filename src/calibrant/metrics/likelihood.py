@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import optimize, special
 
+from calibrant.metrics.chance import Chance
 from calibrant.metrics.variance import Spread, spread_of
 from calibrant.numerics import Floats, Grid, logit
 from calibrant.tallies import Clusters, Tally
@@ -47,6 +49,7 @@ class Likelihood:
         """Cells whose score lies strictly between 0 and 1."""
         self.n = np.asarray(tally.n, dtype=np.float64)
         self.events = np.asarray(tally.events, dtype=np.float64)
+        self.whole = bool((self.n == np.floor(self.n)).all() and (self.events == np.floor(self.events)).all())
         scores = np.clip(scores, *ends)
         information = self.n * scores * (1.0 - scores)
         self.center = float((information * self.log_odds).sum() / information.sum())
@@ -95,7 +98,33 @@ class Likelihood:
             else:
                 break
             theta, (loss, gradient, hessian) = trial, result
+        if shift is None and stretch is not None and abs(theta[0]) >= REACH:
+            theta[0] = self._matching_shift(stretch)
+            loss = self._loss(theta)
         return Point(float(theta[0]), float(theta[1]), 2.0 * loss)
+
+    def _matching_shift(self, stretch: float) -> float:
+        """The shift at which as many events are expected as there are, however large it is; by bisection."""
+        z = self.log_odds + stretch * self.distance
+        low, high, events = -REACH - float(z.max()), REACH - float(z.min()), float(self.events.sum())
+        for _ in range(STEPS):
+            middle = 0.5 * (low + high)
+            expected = float((self.n * self.shifted(middle, stretch)).sum())
+            low, high = (middle, high) if expected < events else (low, middle)
+        return 0.5 * (low + high)
+
+    def extreme_ways(self, side: float) -> float | None:
+        """Logarithm of the number of ways to have these events with the scores that separate the classes.
+
+        None unless all events have scores at one end (the upper one for ``side`` above 0) and all other rows have lower
+        ones; one cell in between may hold both.
+        """
+        n, events = (self.n, self.events) if side < 0.0 else (self.n[::-1], self.events[::-1])
+        full = int(np.argmax(events < n)) if (events < n).any() else len(n)
+        if (events[full + 1 :] > 0.0).any():
+            return None
+        rows, hits = (float(n[full]), float(events[full])) if full < len(n) else (0.0, 0.0)
+        return float(special.gammaln(rows + 1.0) - special.gammaln(hits + 1.0) - special.gammaln(rows - hits + 1.0))
 
     def deviance(self, shift: float, stretch: float) -> float:
         """Twice the negative log-likelihood at a point."""
@@ -140,6 +169,10 @@ class Parameter:
     independent and counted alike, and V the one that they have, :math:`D(\theta) V_0 / V` is compared with the square
     of Student's distribution (Chandler and Bate 2007). For independent rows this is the likelihood-ratio test.
 
+    Where the scores separate the classes, the estimate is infinite and the likelihood-ratio test is wrong: one event at
+    the highest score, which a calibrated model shows often, would reject slopes up to 1.5. Then the test is exact: the
+    probability, given the number of events, of labels that are as separated as these (Cox 1970).
+
     Attributes
     ----------
     value
@@ -154,6 +187,8 @@ class Parameter:
     spread: Spread
     scale: float
     _excess: Callable[[float], float]
+    _extreme: Callable[[float], float] | None = None
+    """Of an infinite estimate: the probability of labels as separated as these where the parameter has a value."""
 
     @property
     def se(self) -> float:
@@ -162,8 +197,12 @@ class Parameter:
 
     def errors(self, at: float) -> float:
         """Distance of a value from the estimate in standard errors, by the likelihood, with its sign."""
-        root = float(np.sqrt(max(self._excess(at), 0.0) / self.scale))
-        return root if at >= self.value else -root
+        return self._root(at) if at >= self.value else -self._root(at)
+
+    def _root(self, at: float) -> float:
+        if self._extreme is not None:
+            return max(-float(special.ndtri(self._extreme(at))), 0.0)
+        return float(np.sqrt(max(self._excess(at), 0.0) / self.scale))
 
     def p_value(self, at: float) -> float:
         """Two-sided, for the hypothesis that the parameter has this value."""
@@ -185,8 +224,10 @@ class Parameter:
         """Where the root of the scaled deviance passes ``limit``, walking from the estimate in growing steps."""
 
         def above(at: float) -> float:
-            return float(np.sqrt(max(self._excess(at), 0.0) / self.scale)) - limit
+            return self._root(at) - limit
 
+        if np.isinf(self.value) and above(start) >= 0.0:
+            return start
         near, far = start, start + 2.0 * step
         below, beyond = -limit, above(far)
         while beyond < 0.0:
@@ -194,6 +235,8 @@ class Parameter:
             if abs(near) > FARTHEST:
                 return float(np.copysign(np.inf, step))
             beyond = above(far)
+        if np.isinf(self.value):
+            return float(optimize.brentq(above, near, far, xtol=1e-6))
         for _ in range(5):  # the root of a profile deviance is nearly straight, so the secant lands at once
             middle = near + (far - near) * below / (below - beyond)
             there = above(middle)
@@ -281,8 +324,9 @@ def _slope(likelihood: Likelihood, data: Tally | Clusters) -> Parameter | None:
     if not covariance[1, 1] <= NO_PEAK**2:
         if isinstance(data, Clusters):
             return None
-        side = np.copysign(np.inf, best.stretch)
-        return Parameter(float(side), Spread(np.inf), 1.0, _profile_of_slope(likelihood, best.deviance))
+        side = float(np.copysign(np.inf, best.stretch))
+        ways, profile = likelihood.extreme_ways(side), _profile_of_slope(likelihood, best.deviance)
+        return Parameter(side, Spread(np.inf), 1.0, profile, None if ways is None else _extreme(likelihood, ways))
     spread = _spread_of_contrast(likelihood, data, best, covariance, np.array([0.0, 1.0]))
     scale = _scale(data, spread, float(covariance[1, 1]))
     return Parameter(1.0 + best.stretch, spread, scale, _profile_of_slope(likelihood, best.deviance))
@@ -300,6 +344,22 @@ def _spread_of_contrast(
 
 def _profile_of_slope(likelihood: Likelihood, least: float) -> Callable[[float], float]:
     return lambda at: likelihood.best(stretch=at - 1.0).deviance - least
+
+
+def _extreme(likelihood: Likelihood, ways: float) -> Callable[[float], float]:
+    """The probability of labels that are as separated as these, given the number of events, by the slope."""
+    events = float(likelihood.events.sum())
+
+    def probability(at: float) -> float:
+        fitted = likelihood.best(stretch=at - 1.0)
+        chance = Chance(likelihood.shifted(fitted.shift, fitted.stretch), likelihood.n)
+        if likelihood.whole:
+            same = chance.cdf(events) + chance.at_least(events) - 1.0
+        else:  # sums of weights: the density at the mean
+            same = 1.0 / np.sqrt(2.0 * np.pi * chance.variance + 1.0)
+        return float(min(np.exp(ways - 0.5 * fitted.deviance) / max(same, 1e-300), 1.0))
+
+    return probability
 
 
 def _scale(data: Tally | Clusters, spread: Spread, independent: float) -> float:
