@@ -27,6 +27,17 @@ def test_tied_scores_do_not_raise_false_alarms(full_size: bool) -> None:
     assert not list(row.failures()), str(row)
 
 
+@pytest.mark.parametrize(
+    ("world", "n"),
+    [(World(0.005, 2.0, False, "low at limit"), 100), (World(0.005, 0.7, True, "extreme at limit"), 10_000)],
+    ids=["one event or two", "events at the lowest score alone"],
+)
+def test_separated_classes_are_not_called_beyond_the_tolerance(world: World, n: int, full_size: bool) -> None:
+    """Likelihood ratios called 15 % of them beyond it, where 2 % were stated."""
+    row = summary(world, n, 600 if full_size else 60)
+    assert not list(row.failures()), str(row)
+
+
 @pytest.mark.parametrize("count", [10, 20, 50])
 def test_intervals_cover_with_few_unequal_groups(count: int, full_size: bool) -> None:
     row = summary(World(0.3, 1.0, False, "calibrated"), count, 600 if full_size else 60, groups=True)

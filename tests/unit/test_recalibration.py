@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 
 from calibrant.arrays import InputError
+from calibrant.metrics.likelihood import Parameters
 from calibrant.metrics.recalibration import calibration_curve, ici, recalibration
 from calibrant.metrics.smoothers import row_quantiles
 from calibrant.numerics import Grid
@@ -82,6 +84,35 @@ def test_one_class_has_neither_intercept_nor_slope(label):
     assert found.observed_over_expected.value == pytest.approx(label * 3 / 1.2)
     assert found.to_dict()["covariance"] == [[None, None], [None, None]]
     assert "nan" in str(found)
+
+
+@pytest.mark.parametrize("x", [[-4.0, -2.5, -1.0, 0.2, 1.0, 2.2], [-3.0, -3.0, -1.0, -1.0, 1.0, 1.0, 1.0]])
+@pytest.mark.parametrize("up", [True, False])
+def test_a_slope_of_separated_classes_is_tested_by_counting_all_labels(x: list[float], up: bool) -> None:
+    """The share of labels with as many events that are as separated, each weighted by its probability at the slope."""
+    order = np.argsort(x, kind="stable")
+    for k in range(1, len(x)):
+        y = np.zeros(len(x), dtype=int)
+        y[order[-k:] if up else order[:k]] = 1
+        slope = Parameters.of(Tally.from_arrays(expit(np.array(x)), y, kind="probability")).slope
+        assert slope.value == (math.inf if up else -math.inf)
+        for at in (0.3, 1.0, 1.2, 3.0):
+            sums = np.array([np.array(x)[list(chosen)].sum() for chosen in combinations(range(len(x)), k)])
+            seen = (sums >= y @ x - 1e-9) if up else (sums <= y @ x + 1e-9)
+            share = np.exp(at * sums)[seen].sum() / np.exp(at * sums).sum()
+            assert slope.p_value(at) == pytest.approx(min(2.0 * share, 1.0), rel=1e-6)
+        low, high = slope.interval(0.9)
+        end = low if up else high
+        assert math.isinf(high if up else low)
+        assert math.isinf(end) or slope.p_value(end) == pytest.approx(0.1, rel=1e-3)
+
+
+def test_one_event_at_the_highest_score_says_little_about_the_slope() -> None:
+    x = np.linspace(-9.0, -3.0, 100)
+    slope = Parameters.of(Tally.from_arrays(expit(x), np.arange(100) == 99, kind="probability")).slope
+    assert slope.value == math.inf
+    assert slope.p_value(1.0) == pytest.approx(2.0 * np.exp(x[-1]) / np.exp(x).sum(), rel=1e-6)  # was 0.01
+    assert slope.p_value(50.0) == 1.0  # was 1e-14, where the level did not reach
 
 
 @pytest.mark.parametrize("y", [[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1]])

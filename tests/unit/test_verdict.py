@@ -187,7 +187,8 @@ def test_profile_intervals_end_where_the_deviance_says() -> None:
 
 
 def test_separable_data_end_the_search() -> None:
-    verdict = check([0.1, 0.2, 0.3, 0.7, 0.8, 0.9] * 5, [0, 0, 0, 1, 1, 1] * 5)
+    assert check([0.1, 0.2, 0.3, 0.7, 0.8, 0.9] * 5, [0, 0, 0, 1, 1, 1] * 5).state == "off"
+    verdict = check([0.1, 0.2, 0.3, 0.7, 0.8, 0.9] * 10, [0, 0, 0, 1, 1, 1] * 10)
     assert verdict.state == "miscalibrated"
     assert verdict.slope is not None
     assert (verdict.slope.value, verdict.slope.high) == (np.inf, np.inf)
