@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.variance import Spread, spread_of
@@ -235,8 +235,11 @@ class Parameter:
             if abs(near) > FARTHEST:
                 return float(np.copysign(np.inf, step))
             beyond = above(far)
-        if np.isinf(self.value):
-            return float(optimize.brentq(above, near, far, xtol=1e-6))
+        if np.isinf(self.value):  # its exact test is flat where nothing is rejected, and steep elsewhere
+            for _ in range(HALVINGS):
+                middle = 0.5 * (near + far)
+                near, far = (near, middle) if above(middle) >= 0.0 else (middle, far)
+            return 0.5 * (near + far)
         for _ in range(5):  # the root of a profile deviance is nearly straight, so the secant lands at once
             middle = near + (far - near) * below / (below - beyond)
             there = above(middle)
