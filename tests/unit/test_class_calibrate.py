@@ -68,7 +68,10 @@ def test_what_is_negligible_scales_with_the_class_rates(loss):
     rates = np.array([0.9, 0.08, 0.02])
     constant = -(rates * np.log(rates)).sum() if loss == "log" else 1.0 - (rates**2).sum()
     assert cal.comparison_.negligible == pytest.approx(7e-4 * constant)
-    assert f"{cal.comparison_.negligible:.2g} (0.07 % of the loss of a constant prediction)" in str(cal.comparison_)
+    assert (
+        f"{cal.comparison_.negligible:.2g} with two standard errors added (0.07 % of the loss of a constant prediction)"
+        in str(cal.comparison_)
+    )
 
 
 def test_a_choice_of_classes_that_raises_the_nested_loss_is_not_made():
