@@ -10,10 +10,15 @@ LOWEST := .venv-lowest
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: check venv lint types layers lowest bench test
+.PHONY: check nightly venv lint types layers lowest bench test
 
 check: export CI := true
-check: venv lint types layers lowest bench test
+check: venv lint types layers bench test
+
+# Everything at full size, and the lowest versions of the dependencies. Takes hours.
+nightly: export CI := true
+nightly: venv lint types layers lowest bench
+	$(BIN)/python -m pytest -n 2 --dist worksteal --full
 
 venv: $(VENV)/installed
 
@@ -51,7 +56,7 @@ bench: venv
 	$(BIN)/python benchmarks/metrics.py --quick --gate
 	$(BIN)/python benchmarks/significance.py --quick
 	$(BIN)/python benchmarks/store.py --quick --gate
-	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 3
+	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 2
 	$(BIN)/python benchmarks/online.py --quick --gate
 	$(BIN)/python benchmarks/adversaries.py
 	$(BIN)/python -W ignore benchmarks/quality.py --quick --jobs 2

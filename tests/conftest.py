@@ -53,17 +53,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With the lowest versions calibrators keep their contracts with default options; CI runs the others once."""
-    if not config.getoption("--lowest"):
-        return
-    dropped = [item for item in items if _has_options(item)]
-    config.hook.pytest_deselected(items=dropped)
-    items[:] = [item for item in items if not _has_options(item)]
+    """Leave out contract cases that cost much and say little, and start with the engines.
 
-
-def _has_options(item: pytest.Item) -> bool:
-    case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
-    return bool(getattr(case, "options", None)) and case.cls.__name__ != "IsotonicBinning"
+    With the lowest versions calibrators run with default options alone. The automatic choice fits many maps at each
+    fit, so that without `--full` one combination of the other parameters is run of each contract.
+    """
+    seen: set[tuple[object, str]] = set()
+    kept = []
+    for item in items:
+        case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
+        name = getattr(getattr(case, "cls", None), "__name__", "")
+        if config.getoption("--lowest") and getattr(case, "options", None) and name != "IsotonicBinning":
+            continue
+        if name == "AutoCalibrator" and not config.getoption("--full"):
+            key = (getattr(item, "originalname", item.name), str(case))
+            if key in seen:
+                continue
+            seen.add(key)
+        kept.append(item)
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    # Engines first: they wait more than they compute, and one process of two should start them, not both.
+    items[:] = sorted(kept, key=lambda item: "engine" not in item.path.parts)
 
 
 @pytest.fixture(scope="session")
