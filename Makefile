@@ -56,7 +56,7 @@ bench: venv
 	$(BIN)/python benchmarks/metrics.py --quick --gate
 	$(BIN)/python benchmarks/significance.py --quick
 	$(BIN)/python benchmarks/store.py --quick --gate
-	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 2
+	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 3
 	$(BIN)/python benchmarks/online.py --quick --gate
 	$(BIN)/python benchmarks/adversaries.py
 	$(BIN)/python -W ignore benchmarks/quality.py --quick --jobs 2
