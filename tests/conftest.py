@@ -33,7 +33,7 @@ ALLOWED_SKIPS_LOWEST: Mapping[str, str] = {
 # Features that the lowest versions lack; `@pytest.mark.since(package, version)` may name only these.
 NEWER_FEATURES: Mapping[tuple[str, str], str] = {}
 
-settings.register_profile("ci", max_examples=100, derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("ci", max_examples=60, derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("full", max_examples=2_000, derandomize=True, deadline=None, print_blob=True)
 
 
