@@ -154,3 +154,9 @@ def test_weights_grid_and_table():
     assert smooth_ece(scores, y, w).null > smooth_ece(scores, y).null, "uneven weights are worth fewer rows"
     assert smooth_ece(Tally.from_arrays(scores, y, grid=Grid())).value == pytest.approx(exact, rel=1e-4)
     assert smooth_ece(Tally.from_table([2, 0], [2, 0], edges=[0.5], scores=[0.25, 0.75])).value == pytest.approx(0.75)
+
+
+def test_every_label_opposite_to_its_score():
+    for n in range(1, 12):
+        assert smooth_ece(np.ones(n), np.zeros(n), null=False).value == pytest.approx(1.0, abs=1e-9)
+        assert smooth_ece(np.zeros(n), np.ones(n), null=False).value == pytest.approx(1.0, abs=1e-9)

@@ -104,6 +104,8 @@ def _fixed_point(tally: Tally) -> float:
 
         if excess(0.0) <= 0.0:  # labels equal scores
             return 0.0
+        if excess(1.0) >= 0.0:  # every label is the opposite of its score, up to rounding
+            return 1.0
         sigma = float(brentq(excess, 0.0, 1.0, xtol=1e-10, rtol=1e-9))
         if nodes == LAST_NODES or nodes * sigma >= STEPS_PER_BANDWIDTH:
             return sigma
