@@ -444,9 +444,9 @@ def test_a_difference_that_is_negligible_is_called_so():
 
 def test_the_rule_is_printed_with_its_numbers():
     comparison = calibrate(*sample(2000)).comparison_
-    within = f"worse by at most {comparison.negligible:.2g} with two standard errors added (0.07 % of the loss"
+    within = f"higher by at most {comparison.negligible:.2g}, two standard errors included (0.07 % of the loss"
     assert within in str(comparison)
-    assert comparison.rule.startswith("The blend is chosen unless the loss of the original model is no higher, or")
+    assert comparison.rule.startswith("The blend is chosen unless the original model has the same or a lower loss, or")
     assert "If a test of its level and slope rejects it (alpha 0.01), it is chosen only where" in comparison.rule
 
 

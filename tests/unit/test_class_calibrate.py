@@ -69,7 +69,7 @@ def test_what_is_negligible_scales_with_the_class_rates(loss):
     constant = -(rates * np.log(rates)).sum() if loss == "log" else 1.0 - (rates**2).sum()
     assert cal.comparison_.negligible == pytest.approx(7e-4 * constant)
     assert (
-        f"{cal.comparison_.negligible:.2g} with two standard errors added (0.07 % of the loss of a constant prediction)"
+        f"{cal.comparison_.negligible:.2g}, two standard errors included (0.07 % of the loss of a constant prediction)"
         in str(cal.comparison_)
     )
 

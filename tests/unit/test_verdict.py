@@ -223,6 +223,16 @@ def test_chance_is_the_poisson_binomial_distribution() -> None:
     assert pmf[: int(high) + 1].sum() >= 0.975 > pmf[: int(high)].sum()
 
 
+@pytest.mark.parametrize("variance", [1.0, 3.0, 10.0])
+def test_the_probability_of_as_many_events_as_expected(variance: float) -> None:
+    """Against the binomial distribution, and of sums of weights, which are not inverted, to 1 %."""
+    n = 400
+    k = round(variance / (1.0 - variance / n))
+    exact = stats.binom.pmf(k, n, k / n)
+    assert Chance(np.full(n, k / n), np.ones(n)).at_mean() == pytest.approx(exact, rel=1e-12)
+    assert Chance(np.full(n, k / n), np.full(n, 1.0 + 1e-12)).at_mean() == pytest.approx(exact, rel=0.01)
+
+
 @pytest.mark.parametrize(("n", "p"), [(10_000, 0.005), (400, 0.5), (100_000, 0.4)])
 def test_chance_of_equal_scores_is_binomial(n: int, p: float) -> None:
     chance, exact = Chance(np.array([p]), np.array([float(n)])), stats.binom(n, p)

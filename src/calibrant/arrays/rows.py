@@ -44,7 +44,7 @@ class Rows:
     kind : {"probability", "logit", "real"}
         What the scores are.
     other_notes, kind_notes : tuple of str
-        What was guessed or converted, one sentence each: about the kind of the scores, and about everything else.
+        What was guessed or converted, one sentence each; ``kind_notes`` are about the kind of the scores.
     """
 
     scores: NDArray[np.float64]

@@ -102,7 +102,8 @@ class ClassComparison(Comparison):
         """How the choice was made, in plain words."""
         return (
             f"The candidate {self.default}, or one that is better by two standard errors, is chosen unless "
-            f"the loss of {self.original} is no higher, or a simpler candidate is worse by {self.within}."
+            f"{self.original} has the same or a lower loss, or the loss of a simpler candidate is higher by "
+            f"{self.within}."
             f" Where the choice raises the nested loss, {self.original} is kept."
         )
 

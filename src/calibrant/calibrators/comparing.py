@@ -109,8 +109,8 @@ class Comparison:
         """How the choice was made, in plain words."""
         if any(line.name == BLENDED and np.isfinite(line.loss) for line in self.lines):
             rule = (
-                f"The blend is chosen unless the loss of {self.original} is no higher, or a simpler candidate is worse "
-                f"by {self.within}."
+                f"The blend is chosen unless {self.original} has the same or a lower loss, or the loss of a simpler "
+                f"candidate is higher by {self.within}."
             )
         else:
             rule = "The simplest candidate within half a standard error of the lowest loss is chosen."
@@ -125,7 +125,7 @@ class Comparison:
     def within(self) -> str:
         """What is negligible, with its reason."""
         share = f"{100 * NEGLIGIBLE_SHARE:g} % of the loss of a constant prediction"
-        return f"at most {self.negligible:.2g} with two standard errors added ({share})"
+        return f"at most {self.negligible:.2g}, two standard errors included ({share})"
 
     @property
     def gates(self) -> str:

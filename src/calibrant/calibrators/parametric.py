@@ -317,7 +317,7 @@ class LogitShift(BinaryCalibrator):
     :class:`PlattScaling`.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
     Cost: one pass to tally, then O(cells) per step of a search in one dimension.
-    Reference: Cox (1958), for the regression whose slope is held at 1 here.
+    Reference: Cox (1958), for the regression whose slope is fixed at 1 here.
 
     Examples
     --------

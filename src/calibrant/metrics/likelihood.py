@@ -49,7 +49,6 @@ class Likelihood:
         """Cells whose score lies strictly between 0 and 1."""
         self.n = np.asarray(tally.n, dtype=np.float64)
         self.events = np.asarray(tally.events, dtype=np.float64)
-        self.whole = bool((self.n == np.floor(self.n)).all() and (self.events == np.floor(self.events)).all())
         scores = np.clip(scores, *ends)
         information = self.n * scores * (1.0 - scores)
         self.center = float((information * self.log_odds).sum() / information.sum())
@@ -113,11 +112,11 @@ class Likelihood:
             low, high = (middle, high) if expected < events else (low, middle)
         return 0.5 * (low + high)
 
-    def extreme_ways(self, side: float) -> float | None:
-        """Logarithm of the number of ways to have these events with the scores that separate the classes.
+    def log_separations(self, side: float) -> float | None:
+        """Logarithm of the number of labelings with as many events whose classes the scores separate.
 
-        None unless all events have scores at one end (the upper one for ``side`` above 0) and all other rows have lower
-        ones; one cell in between may hold both.
+        Events are at the upper end for ``side`` above 0, else at the lower one. Several labelings do so where both
+        classes share one score, at the border. None where the scores do not separate the classes.
         """
         n, events = (self.n, self.events) if side < 0.0 else (self.n[::-1], self.events[::-1])
         full = int(np.argmax(events < n)) if (events < n).any() else len(n)
@@ -169,9 +168,15 @@ class Parameter:
     independent and counted alike, and V the one that they have, :math:`D(\theta) V_0 / V` is compared with the square
     of Student's distribution (Chandler and Bate 2007). For independent rows this is the likelihood-ratio test.
 
-    Where the scores separate the classes, the estimate is infinite and the likelihood-ratio test is wrong: one event at
-    the highest score, which a calibrated model shows often, would reject slopes up to 1.5. Then the test is exact: the
-    probability, given the number of events, of labels that are as separated as these (Cox 1970).
+    Where the scores separate the classes, the estimate is infinite and D has no such distribution: one event at the
+    highest score, which a calibrated model shows often, would count against it. Then the test is the conditional one
+    (Cox 1970): with k events at the end of the scores, and :math:`p_\theta` fitted to have as many,
+
+    .. math:: P_\theta(\text{separated} \mid k \text{ events})
+              = \frac{\sum_{\text{separated}} \prod_i p_\theta^{y_i} (1 - p_\theta)^{1 - y_i}}
+                     {P_\theta(k \text{ events})} ,
+
+    doubled for both sides. It is exact for rows that count alike, and an approximation under importance weights.
 
     Attributes
     ----------
@@ -187,8 +192,8 @@ class Parameter:
     spread: Spread
     scale: float
     _excess: Callable[[float], float]
-    _extreme: Callable[[float], float] | None = None
-    """Of an infinite estimate: the probability of labels as separated as these where the parameter has a value."""
+    _separation: Callable[[float], float] | None = None
+    """Of an infinite estimate: the probability of separated classes, given the number of events, at a value."""
 
     @property
     def se(self) -> float:
@@ -200,8 +205,8 @@ class Parameter:
         return self._root(at) if at >= self.value else -self._root(at)
 
     def _root(self, at: float) -> float:
-        if self._extreme is not None:
-            return max(-float(special.ndtri(self._extreme(at))), 0.0)
+        if self._separation is not None:
+            return max(-float(special.ndtri(self._separation(at))), 0.0)
         return float(np.sqrt(max(self._excess(at), 0.0) / self.scale))
 
     def p_value(self, at: float) -> float:
@@ -328,8 +333,8 @@ def _slope(likelihood: Likelihood, data: Tally | Clusters) -> Parameter | None:
         if isinstance(data, Clusters):
             return None
         side = float(np.copysign(np.inf, best.stretch))
-        ways, profile = likelihood.extreme_ways(side), _profile_of_slope(likelihood, best.deviance)
-        return Parameter(side, Spread(np.inf), 1.0, profile, None if ways is None else _extreme(likelihood, ways))
+        separation = _separation(likelihood, side)
+        return Parameter(side, Spread(np.inf), 1.0, _profile_of_slope(likelihood, best.deviance), separation)
     spread = _spread_of_contrast(likelihood, data, best, covariance, np.array([0.0, 1.0]))
     scale = _scale(data, spread, float(covariance[1, 1]))
     return Parameter(1.0 + best.stretch, spread, scale, _profile_of_slope(likelihood, best.deviance))
@@ -349,18 +354,16 @@ def _profile_of_slope(likelihood: Likelihood, least: float) -> Callable[[float],
     return lambda at: likelihood.best(stretch=at - 1.0).deviance - least
 
 
-def _extreme(likelihood: Likelihood, ways: float) -> Callable[[float], float]:
-    """The probability of labels that are as separated as these, given the number of events, by the slope."""
-    events = float(likelihood.events.sum())
+def _separation(likelihood: Likelihood, side: float) -> Callable[[float], float] | None:
+    """The probability of classes that the scores separate, given the number of events, by the slope."""
+    ways = likelihood.log_separations(side)
+    if ways is None:
+        return None
 
     def probability(at: float) -> float:
         fitted = likelihood.best(stretch=at - 1.0)
-        chance = Chance(likelihood.shifted(fitted.shift, fitted.stretch), likelihood.n)
-        if likelihood.whole:
-            same = chance.cdf(events) + chance.at_least(events) - 1.0
-        else:  # sums of weights: the density at the mean
-            same = 1.0 / np.sqrt(2.0 * np.pi * chance.variance + 1.0)
-        return float(min(np.exp(ways - 0.5 * fitted.deviance) / max(same, 1e-300), 1.0))
+        as_many = Chance(likelihood.shifted(fitted.shift, fitted.stretch), likelihood.n).at_mean()
+        return min(float(np.exp(ways - 0.5 * fitted.deviance)) / as_many, 1.0)
 
     return probability
 

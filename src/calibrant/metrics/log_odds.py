@@ -115,7 +115,7 @@ class LogOdds:
 
 def fit_intercept(data: LogOdds) -> Estimate:
     """The shift of all log-odds at which expected events equal the observed ones."""
-    name = "intercept, slope held at 1"
+    name = "intercept, slope fixed at 1"
     if data.one_class:
         return Estimate(name, math.nan)
     shift = _bracketed_shift(data.start or data)
@@ -153,7 +153,7 @@ def _balance(pieces: Pieces, shift: float) -> tuple[float, float]:
 
 def fit_slope(data: LogOdds) -> tuple[Estimate, Estimate, tuple[tuple[float, float], tuple[float, float]]]:
     """Slope, the intercept beside it, and their covariances."""
-    names = ("slope", "intercept beside the slope")
+    names = ("slope", "intercept, slope estimated")
     if data.one_class or data.low == data.high or data.apart:
         nan = math.nan
         return Estimate(names[0], nan), Estimate(names[1], nan), ((nan, nan), (nan, nan))

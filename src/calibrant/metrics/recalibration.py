@@ -37,8 +37,8 @@ class Recalibration:
     Attributes
     ----------
     intercept
-        Intercept on the log-odds with the slope held at 1; 0 is ideal, and a positive one means that the scores are too
-        low.
+        Intercept on the log-odds with the slope fixed at 1; 0 is ideal, and a positive one means that the scores are
+        too low.
     slope, slope_intercept
         Slope on the log-odds (1 is ideal; below 1 the scores are too extreme) and the intercept fitted beside it.
     covariance
@@ -100,11 +100,11 @@ def recalibration(
     Edges: scores nearer than 2^-32 to 0 or 1 are moved there before log-odds are taken, and counted in a note. One
     class, or (for the slope) separated classes or one constant score, give NaN with a note. Weights count as
     repetition.
-    Intervals: profile likelihood for the intercept with the slope held at 1 and for the slope, the same as in
-    :func:`calibrant.check`; normal for the intercept beside the slope; for E/O normal on the log scale, with variance
-    :math:`\sum_i (y_i - \rho s_i)^2 / (\sum_i y_i)^2` of :math:`\log \rho = \log(O/E)`, in which the scores are
-    random too. Importance weights and ``groups`` of dependent rows enter by the variance that they give each number
-    (:func:`~calibrant.metrics.variance.spread_of`); below ten groups there are no intervals.
+    Intervals: profile likelihood for the intercept with the slope fixed at 1 and for the slope, the same as in
+    :func:`calibrant.check`; normal for the intercept where the slope is estimated; for E/O normal on the log scale,
+    with variance :math:`\sum_i (y_i - \rho s_i)^2 / (\sum_i y_i)^2` of :math:`\log \rho = \log(O/E)`, in which the
+    scores are random too. Importance weights and ``groups`` of dependent rows enter by the variance that they give
+    each number (:func:`~calibrant.metrics.variance.spread_of`); below ten groups there are no intervals.
     Guarantee: no finite-sample guarantee. In simulations with 25 to 2,500 events the intervals
     covered in about 94 % to 96 % of samples.
     Cost: O(cells) for each of about ten Newton steps and ten root-finding steps.
@@ -120,9 +120,9 @@ def recalibration(
     >>> y = (rng.random(2000) < expit(0.7 * logit(scores) - 0.3)).astype(int)
     >>> print(recalibration(scores, y))
                                                     value      low     high   ideal
-    intercept, slope held at 1                    -0.3422  -0.4507  -0.2340       0
+    intercept, slope fixed at 1                   -0.3422  -0.4507  -0.2340       0
     slope                                          0.7142   0.6401   0.7915       1
-    intercept beside the slope                    -0.2947  -0.3961  -0.1934       0
+    intercept, slope estimated                    -0.2947  -0.3961  -0.1934       0
     expected over observed (E/O)                   1.1275   1.0796   1.1775       1
     observed over expected (O/E)                   0.8869   0.8493   0.9262       1
     """

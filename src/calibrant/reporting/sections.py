@@ -98,9 +98,9 @@ def _groups(numbers: Numbers, style: Style) -> list[Block]:
 def _recalibration(numbers: Numbers, style: Style) -> list[Block]:
     found, curve = numbers["recalibration"], numbers["curve"]
     lines: tuple[tuple[str, str, str, bool], ...] = (
-        ("intercept", "Intercept, slope held at 1 (calibration in the large)", "0", True),
+        ("intercept", "Intercept, slope fixed at 1 (calibration in the large)", "0", True),
         ("slope", "Slope", "1", False),
-        ("slope_intercept", "Intercept beside the slope", "0", True),
+        ("slope_intercept", "Intercept, slope estimated", "0", True),
         ("expected_over_observed", "Expected over observed (E/O)", "1", False),
         ("observed_over_expected", "Observed over expected (O/E)", "1", False),
     )
