@@ -10,10 +10,10 @@ LOWEST := .venv-lowest
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: check nightly venv lint types layers lowest gates bench test
+.PHONY: check nightly venv lint types layers lowest bench test
 
 check: export CI := true
-check: venv lint types layers gates test
+check: venv lint types layers bench test
 
 # Everything at full size, and the lowest versions of the dependencies. Takes hours.
 nightly: export CI := true
@@ -50,14 +50,12 @@ LONG := calibrate class_calibrate compare repeats report segments
 lowest: $(LOWEST)/installed
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal --lowest -m "not engine and not slow" -k "not AutoCalibrator" $(LONG:%=--ignore=tests/unit/test_%.py) tests/unit tests/contracts
 
-# Limits on speed, which tests cannot check beside each other.
-gates: venv
+# Limits on speed and quality, which tests cannot check beside each other.
+bench: venv
 	$(BIN)/python benchmarks/fit.py --quick --gate
 	$(BIN)/python benchmarks/metrics.py --quick --gate
 	$(BIN)/python benchmarks/store.py --quick --gate
 	$(BIN)/python benchmarks/online.py --quick --gate
-
-bench: gates
 	$(BIN)/python benchmarks/certificates.py --quick
 	$(BIN)/python benchmarks/significance.py --quick
 	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 3

@@ -53,28 +53,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out contract cases that cost much and say little, and start with the engines.
-
-    With the lowest versions calibrators run with default options alone. The automatic choice fits many maps at each
-    fit, so that without `--full` one combination of the other parameters is run of each contract.
-    """
-    seen: set[tuple[object, str]] = set()
-    kept = []
-    for item in items:
-        case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
-        name = getattr(getattr(case, "cls", None), "__name__", "")
-        if config.getoption("--lowest") and getattr(case, "options", None) and name != "IsotonicBinning":
-            continue
-        if name == "AutoCalibrator" and not config.getoption("--full"):
-            key = (getattr(item, "originalname", item.name), str(case))
-            if key in seen:
-                continue
-            seen.add(key)
-        kept.append(item)
-    chosen = set(kept)
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    """Leave out what runs at full size only, or at the lowest versions not, and start with the engines."""
+    full, lowest = config.getoption("--full"), config.getoption("--lowest")
+    left_out = {
+        item for item in items if (not full and item.get_closest_marker("full")) or (lowest and _has_options(item))
+    }
+    config.hook.pytest_deselected(items=list(left_out))
     # Engines first: they wait more than they compute, and one process of two should start them, not both.
-    items[:] = sorted(kept, key=lambda item: "engine" not in item.path.parts)
+    items[:] = sorted(
+        (item for item in items if item not in left_out), key=lambda item: "engine" not in item.path.parts
+    )
+
+
+def _has_options(item: pytest.Item) -> bool:
+    """Whether it is a contract of a calibrator with other options than the default ones."""
+    case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
+    return bool(getattr(case, "options", None)) and case.cls.__name__ != "IsotonicBinning"
 
 
 @pytest.fixture(scope="session")

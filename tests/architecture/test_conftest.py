@@ -17,7 +17,9 @@ def run(tmp_path):
     def run_pytest(text: str, *options: str, ci: bool = True, name: str = "tests/test_it.py") -> tuple[str, int]:
         (tmp_path / "tests").mkdir()
         (tmp_path / "tests" / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
-        (tmp_path / "pytest.toml").write_text('[pytest]\nmarkers = ["since(package, version)"]\n', encoding="utf-8")
+        (tmp_path / "pytest.toml").write_text(
+            '[pytest]\nmarkers = ["full", "since(package, version)"]\n', encoding="utf-8"
+        )
         (tmp_path / name).write_text(text, encoding="utf-8")
         paths = dict.fromkeys(["tests/conftest.py", name])  # the first loads our options
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--doctest-modules", *options, *paths]
@@ -80,3 +82,8 @@ def test_a(full_size):
 """
     output, code = run(text, *options)
     assert code == 0, output
+
+
+def test_some_tests_run_at_full_size_alone(run):
+    output, _ = run("import pytest\n@pytest.mark.full\ndef test_a(): pass\ndef test_b(): pass")
+    assert "1 passed, 1 deselected" in output

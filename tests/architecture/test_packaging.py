@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = {"narwhals", "numpy", "scikit-learn", "scipy"}
 EXTRAS = {"cli", "duckdb", "fast", "onnx", "plot", "spark", "sql", "store"}
-STEPS = ["venv", "lint", "types", "layers", "gates", "test"]
-BY_NIGHT = ["nightly", "lowest", "bench"]
+STEPS = ["venv", "lint", "types", "layers", "bench", "test"]
+BY_NIGHT = ["nightly", "lowest"]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from tests.cli.conftest import command_line, made, write
 
+FULL = pytest.mark.full
 MANY = 140_000
 """Rows that are counted in DuckDB, and not read into arrays."""
 
@@ -38,7 +39,9 @@ def zoned(here, columns):
     return here
 
 
-@pytest.mark.parametrize("path", ["zoned.csv", "zoned.parquet", "nano.parquet"])
+@pytest.mark.parametrize(
+    "path", ["nano.parquet", *(pytest.param(f"zoned.{end}", marks=FULL) for end in ("csv", "parquet"))]
+)
 @pytest.mark.parametrize(
     "words", ["check", "check --time at", "tally --time at", "fit --out m.json", "fit --time at -o m.json"]
 )
@@ -61,8 +64,13 @@ def test_nanoseconds_with_a_zone_are_cut_into_days(run, zoned):
 # ------------------------------------------------------------------------------------------------------------ labels
 
 
-@pytest.mark.parametrize(("no", "yes"), [("no", "yes"), ("No", "Yes"), ("false", "true"), ("FALSE", "TRUE")])
-@pytest.mark.parametrize("command", ["check", "tally", "fit", "report", "compare"])
+@pytest.mark.parametrize(
+    ("command", "no", "yes"),
+    [
+        *(("check", no, yes) for no, yes in (("no", "yes"), ("false", "true"), ("FALSE", "TRUE"))),
+        *((command, "No", "Yes") for command in ("check", "tally", "fit", "report", "compare")),
+    ],
+)
 def test_yes_and_no_are_labels_to_every_command(run, columns, no, yes, command):
     write({"score": columns["score"], "label": np.where(columns["label"] == 1, yes, no)}, "said.csv")
     out = {"fit": ["--out", "m.json"], "report": ["--out", "r.json"], "compare": ["--old", "score", "--new", "score"]}
@@ -105,7 +113,7 @@ def test_a_third_label_beside_minus_one_and_one_is_refused(run):
 # ----------------------------------------------------------------------------------------------------------- folders
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet"])
+@pytest.mark.parametrize("end", [pytest.param("csv", marks=FULL), "parquet"])
 @pytest.mark.parametrize("folder", ["label=1", "score=0.9", "day=2026-01-01"])
 def test_the_name_of_a_folder_is_no_column(run, folder, end):
     Path(folder).mkdir()

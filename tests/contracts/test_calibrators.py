@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args
 
@@ -197,18 +198,35 @@ ONLY_PROBABILITIES = (
 )
 
 
-def cases(contract: str | None = None) -> Any:
-    """Every case, the exceptions to ``contract`` as strict expected failures."""
+BASE = ("HistogramBinning(n_bins=7)", "IsotonicCalibrator()", "PlattScaling()")
+"""Calibrators that prove what the base class does for all: one with bins, one with a table, one with parameters."""
+
+
+def cases(contract: str | None = None, *, where: Callable[[Case], bool] = lambda case: True) -> Any:
+    """Every case to which the test applies, the exceptions to ``contract`` as strict expected failures.
+
+    The automatic choice fits a dozen maps at each fit: of it all tests run with `--full`, and otherwise those that name
+    a contract or take one case of each class.
+    """
     known = EXCEPTIONS[contract] if contract else {}
-    marked = [
-        pytest.param(
-            case,
-            id=str(case),
-            marks=[pytest.mark.xfail(strict=True, reason=known[str(case)])] if str(case) in known else [],
-        )
-        for case in CASES
-    ]
+    marks: dict[str, list[pytest.MarkDecorator]] = {
+        name: [pytest.mark.xfail(strict=True, reason=reason)] for name, reason in known.items()
+    }
+    if contract is None:
+        marks["AutoCalibrator()"] = [pytest.mark.full]
+    marked = [pytest.param(case, id=str(case), marks=marks.get(str(case), [])) for case in CASES if where(case)]
     return pytest.mark.parametrize("case", marked)
+
+
+def of_the_base() -> Any:
+    """Three cases, for what the base class does whatever the method."""
+    return cases(where=lambda case: str(case) in BASE)
+
+
+def one_each() -> Any:
+    """One case of each class, and those with a part of the rows for the bins or a guarantee of their own."""
+    chosen = [case for case in CASES if case.options == OPTIONS[case.cls.__name__][0] or is_split(case)]
+    return pytest.mark.parametrize("case", chosen, ids=str)
 
 
 def test_the_table_is_complete():
@@ -219,103 +237,7 @@ def test_the_table_is_complete():
     named = {str(case) for case in CASES}
     assert len(named) == len(CASES)
     assert named >= {name for table in (*EXCEPTIONS.values(), NEED_ROWS, ONLY_PROBABILITIES) for name in table}
-
-
-def same(a: BinaryCalibrator, b: BinaryCalibrator) -> None:
-    """Bit-equal maps from data with equal fingerprints."""
-    assert a.map_ == b.map_
-    assert a.provenance_ == b.provenance_
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Invariants 1 and 2: repetition, order, merging
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-@cases()
-@pytest.mark.parametrize("decimals", [2, None], ids=["ties", "no ties"])
-def test_weights_mean_repetition(case, decimals):
-    scores, y = sample(decimals=decimals)
-    counts = np.random.default_rng(1).integers(0, 4, len(y))
-    weighted = case.fit(scores, y, counts, weights="counts")
-    same(weighted, case.fit(np.repeat(scores, counts), np.repeat(y, counts)))
-
-
-@cases()
-@pytest.mark.parametrize("weights", ["counts", "importance"])
-def test_weight_zero_is_no_row(case, weights):
-    scores, y = sample()
-    w = np.random.default_rng(2).integers(0, 3, len(y))
-    keep = w > 0
-    same(case.fit(scores, y, w, weights=weights), case.fit(scores[keep], y[keep], w[keep], weights=weights))
-
-
-@cases()
-@pytest.mark.parametrize("decimals", [2, None], ids=["ties", "no ties"])
-def test_the_order_of_rows_does_not_matter(case, decimals):
-    scores, y = sample(decimals=decimals)
-    order = np.random.default_rng(3).permutation(len(y))
-    same(case.fit(scores, y), case.fit(scores[order], y[order]))
-
-
-GRIDS = {"exact": None, "grid": Grid(), "coarse grid": Grid(4)}
-
-
-@cases()
-@pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("weighted", [False, True], ids=["rows", "counts"])
-def test_merged_parts_equal_the_whole(case, grid, weighted):
-    if case.options.get("bins_from") is YESTERDAY and GRIDS[grid] not in (None, YESTERDAY.grid):
-        return  # yesterday's edges cut today's cells: refused, see tests/unit/test_binning.py
-    scores, y = sample()
-    counts = np.random.default_rng(4).integers(1, 4, len(y)) if weighted else np.ones(len(y), dtype=np.int64)
-
-    def tally(rows: slice) -> Tally:
-        weight = {"sample_weight": counts[rows], "weights": "counts"} if weighted else {}
-        return Tally.from_arrays(scores[rows], y[rows], grid=GRIDS[grid], **weight)
-
-    parts = tally(slice(0, 100)) + tally(slice(100, 250)) + tally(slice(250, None))
-    same(case.fit_tally(parts), case.fit_tally(tally(slice(None))))
-
-
-@cases()
-def test_a_fit_to_rows_is_the_fit_to_their_tally(case):
-    scores, y = sample()
-    same(case.fit(scores, y), case.fit_tally(Tally.from_arrays(scores, y)))
-
-
-@cases()
-@pytest.mark.parametrize("factor", [1e3, 1 / 3e6])
-@pytest.mark.parametrize("weights", ["real", "fifths"])
-def test_the_scale_of_importance_weights_does_not_matter(case, factor, weights):
-    scores, y = sample()
-    rng = np.random.default_rng(5)
-    w = rng.random(len(y)) + 0.1 if weights == "real" else rng.integers(1, 25, len(y)) / 4096.3
-    probes = np.linspace(0.0, 1.0, 201)
-    once, scaled = (case.fit(scores, y, weight).transform(probes) for weight in (w, w * factor))
-    np.testing.assert_allclose(once, scaled, rtol=0.0, atol=1e-7 if case.cls.__name__ == "AutoCalibrator" else 1e-9)
-
-
-@cases()
-@pytest.mark.parametrize("weight", [0.7, 0.5])
-@pytest.mark.parametrize("decimals", [2, 1, None], ids=["ties", "heaps", "no ties"])
-@pytest.mark.parametrize("grid", ["exact", "grid"])
-def test_equal_importance_weights_are_no_weights(case, weight, decimals, grid):
-    """Two rows of weight 0.5 on one score weigh 1, which must not be taken for a whole row."""
-    if by_own_rule(case):
-        return
-    scores, y = sample(decimals=decimals)
-    probes = np.concatenate([np.linspace(0.0, 1.0, 201), scores])
-    plain, weighted = (
-        case.fit_tally(Tally.from_arrays(scores, y, w, grid=GRIDS[grid])).transform(probes)
-        for w in (None, np.full(len(y), weight))
-    )
-    np.testing.assert_allclose(plain, weighted, rtol=0.0, atol=last_bits(case))
-
-
-def last_bits(case: Case) -> float:
-    """What the last bits of weights may change: in the parts of a choice, whether blocks of equal rates are pooled."""
-    return 5e-4 if case.cls.__name__ == "AutoCalibrator" else 1e-9
+    assert named >= set(BASE)
 
 
 def is_split(case: Case) -> bool:
@@ -340,11 +262,108 @@ def by_own_rule(case: Case) -> bool:
     return case.cls.__name__ == "HistogramBinning" and not fixed
 
 
+def same(a: BinaryCalibrator, b: BinaryCalibrator) -> None:
+    """Bit-equal maps from data with equal fingerprints."""
+    assert a.map_ == b.map_
+    assert a.provenance_ == b.provenance_
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Invariants 1 and 2: repetition, order, merging
+# ---------------------------------------------------------------------------------------------------------------------
+
+
 @cases()
 @pytest.mark.parametrize("decimals", [2, None], ids=["ties", "no ties"])
+def test_weights_mean_repetition(case, decimals):
+    scores, y = sample(decimals=decimals)
+    counts = np.random.default_rng(1).integers(0, 4, len(y))
+    weighted = case.fit(scores, y, counts, weights="counts")
+    same(weighted, case.fit(np.repeat(scores, counts), np.repeat(y, counts)))
+
+
+@one_each()
+@pytest.mark.parametrize("weights", ["counts", "importance"])
+def test_weight_zero_is_no_row(case, weights):
+    scores, y = sample()
+    w = np.random.default_rng(2).integers(0, 3, len(y))
+    keep = w > 0
+    same(case.fit(scores, y, w, weights=weights), case.fit(scores[keep], y[keep], w[keep], weights=weights))
+
+
+@cases()
+@pytest.mark.parametrize("decimals", [2, None], ids=["ties", "no ties"])
+def test_the_order_of_rows_does_not_matter(case, decimals):
+    scores, y = sample(decimals=decimals)
+    order = np.random.default_rng(3).permutation(len(y))
+    same(case.fit(scores, y), case.fit(scores[order], y[order]))
+
+
+GRIDS = {"exact": None, "grid": Grid(), "coarse grid": Grid(4)}
+
+
+@cases()
+@pytest.mark.parametrize("weighted", [False, True], ids=["rows", "counts"])
+def test_merged_parts_equal_the_whole(case, weighted, subtests):
+    for name, grid in GRIDS.items():
+        if case.options.get("bins_from") is YESTERDAY and grid not in (None, YESTERDAY.grid):
+            continue  # yesterday's edges cut today's cells: refused, see tests/unit/test_binning.py
+        with subtests.test(name):
+            merged_parts_equal_the_whole(case, grid, weighted)
+
+
+def merged_parts_equal_the_whole(case: Case, grid: Grid | None, weighted: bool) -> None:
+    scores, y = sample()
+    counts = np.random.default_rng(4).integers(1, 4, len(y)) if weighted else np.ones(len(y), dtype=np.int64)
+
+    def tally(rows: slice) -> Tally:
+        weight = {"sample_weight": counts[rows], "weights": "counts"} if weighted else {}
+        return Tally.from_arrays(scores[rows], y[rows], grid=grid, **weight)
+
+    parts = tally(slice(0, 100)) + tally(slice(100, 250)) + tally(slice(250, None))
+    same(case.fit_tally(parts), case.fit_tally(tally(slice(None))))
+
+
+@of_the_base()
+def test_a_fit_to_rows_is_the_fit_to_their_tally(case):
+    scores, y = sample()
+    same(case.fit(scores, y), case.fit_tally(Tally.from_arrays(scores, y)))
+
+
+@cases()
+@pytest.mark.parametrize("factor", [1e3, 1 / 3e6])
+@pytest.mark.parametrize("weights", ["real", "fifths"])
+def test_the_scale_of_importance_weights_does_not_matter(case, factor, weights):
+    scores, y = sample()
+    rng = np.random.default_rng(5)
+    w = rng.random(len(y)) + 0.1 if weights == "real" else rng.integers(1, 25, len(y)) / 4096.3
+    probes = np.linspace(0.0, 1.0, 201)
+    once, scaled = (case.fit(scores, y, weight).transform(probes) for weight in (w, w * factor))
+    np.testing.assert_allclose(once, scaled, rtol=0.0, atol=1e-7 if case.cls.__name__ == "AutoCalibrator" else 1e-9)
+
+
+@cases(where=lambda case: not by_own_rule(case))
+@pytest.mark.parametrize(("weight", "decimals"), [(0.7, 2), (0.5, 2), (0.5, 1), (0.7, None)])
+@pytest.mark.parametrize("grid", ["exact", "grid"])
+def test_equal_importance_weights_are_no_weights(case, weight, decimals, grid):
+    """Two rows of weight 0.5 on one score weigh 1, which must not be taken for a whole row."""
+    scores, y = sample(decimals=decimals)
+    probes = np.concatenate([np.linspace(0.0, 1.0, 201), scores])
+    plain, weighted = (
+        case.fit_tally(Tally.from_arrays(scores, y, w, grid=GRIDS[grid])).transform(probes)
+        for w in (None, np.full(len(y), weight))
+    )
+    np.testing.assert_allclose(plain, weighted, rtol=0.0, atol=last_bits(case))
+
+
+def last_bits(case: Case) -> float:
+    """What the last bits of weights may change: in the parts of a choice, whether blocks of equal rates are pooled."""
+    return 5e-4 if case.cls.__name__ == "AutoCalibrator" else 1e-9
+
+
+@cases(where=lambda case: case.cls.__name__ != "AutoCalibrator")  # which weighs a row of weight 3 as one row
+@pytest.mark.parametrize("decimals", [2, None], ids=["ties", "no ties"])
 def test_whole_importance_weights_are_repetition(case, decimals):
-    if case.cls.__name__ == "AutoCalibrator":
-        return  # judges rows by maps that have not seen them, so a row of weight 3 is one row
     scores, y = sample(decimals=decimals)
     w = np.random.default_rng(6).integers(1, 4, len(y))
     counted, weighted = case.fit(scores, y, w, weights="counts"), case.fit(scores, y, w.astype(float))
@@ -352,7 +371,7 @@ def test_whole_importance_weights_are_repetition(case, decimals):
     assert isinstance(weighted.certificate(), Refusal)
 
 
-@cases()
+@one_each()
 @pytest.mark.parametrize("grid", ["exact", "grid"])
 def test_half_weights_on_tied_scores_are_not_cut_off(case, grid):
     """Each score holds rows of weight 0.5 and 1.5: whole sums with fractional events, which are no counts."""
@@ -427,11 +446,9 @@ DATA = {
 }
 
 
-@cases("never inverts")
+@cases("never inverts", where=lambda case: case.cls._monotone)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_ranking_is_never_inverted(case, dtype):
-    if not case.cls._monotone:
-        return
     rng = np.random.default_rng(9)
     for make in DATA.values():
         cal = case.fit(*make())
@@ -444,7 +461,7 @@ def test_a_ranking_is_never_inverted(case, dtype):
             assert_never_inverts(cal, np.clip(scores, 0, 1))
 
 
-@cases()
+@of_the_base()
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64])
 def test_only_float32_gives_float32_and_nan_stays(case, dtype):
     cal = case.fit(*sample())
@@ -456,7 +473,7 @@ def test_only_float32_gives_float32_and_nan_stays(case, dtype):
     assert cal.transform([]).shape == (0,)
 
 
-@cases()
+@one_each()
 def test_float32_output_is_the_rounded_output(case):
     cal = case.fit(*sample())
     scores = np.random.default_rng(10).random(500).astype(np.float32)
@@ -464,7 +481,7 @@ def test_float32_output_is_the_rounded_output(case):
     np.testing.assert_array_equal(cal.transform(scores), double.astype(np.float32))
 
 
-@cases()
+@of_the_base()
 def test_predict_proba_has_two_columns_that_add_up(case):
     cal = case.fit(*sample())
     both = cal.predict_proba([0.1, 0.6])
@@ -503,13 +520,17 @@ DEGENERATE = {
 
 
 @cases()
-@pytest.mark.parametrize("name", DEGENERATE)
 @pytest.mark.parametrize("grid", ["exact", "grid"])
-def test_degenerate_data(case, name, grid):
-    scores, y = (np.asarray(a) for a in DEGENERATE[name])
+def test_degenerate_data(case, grid, subtests):
+    for name, (scores, y) in DEGENERATE.items():
+        with subtests.test(name):
+            fits_or_refuses(case, np.asarray(scores), np.asarray(y), GRIDS[grid])
+
+
+def fits_or_refuses(case: Case, scores: np.ndarray, y: np.ndarray, grid: Grid | None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        tally = Tally.from_arrays(scores, y, grid=GRIDS[grid])
+        tally = Tally.from_arrays(scores, y, grid=grid)
     if len(y) < NEED_ROWS.get(str(case), 0):
         with pytest.raises(InputError):
             case.fit_tally(tally)
@@ -531,7 +552,7 @@ def test_degenerate_data(case, name, grid):
     assert Calibration.from_json(cal.calibration_.to_json()).map == cal.map_
 
 
-@cases()
+@of_the_base()
 @pytest.mark.parametrize("label", [0, 1])
 def test_one_class_is_warned_about(case, label):
     scores, _ = sample(150)
@@ -547,7 +568,7 @@ WEIGHTS = {
 }
 
 
-@cases()
+@of_the_base()
 @pytest.mark.parametrize("weights", [(1e300, 1e300), (1e-300, 1e-300), (1e90, 1e-90)])
 def test_weights_beyond_arithmetic_are_refused(case, weights):
     scores, y = sample()
@@ -556,18 +577,19 @@ def test_weights_beyond_arithmetic_are_refused(case, weights):
 
 
 @cases()
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_huge_and_tiny_weights(case, name):
+def test_huge_and_tiny_weights(case, subtests):
     scores, y = sample()
-    weights = WEIGHTS[name](len(y))
-    share = weights / weights.max()
-    if share.sum() ** 2 / (share**2).sum() < min(NEED_ROWS.get(str(case), 0), 40):
-        return  # too few effective rows: refused, see NEED_ROWS
-    cal = case.fit(scores, y, weights)
-    out = cal.transform(np.linspace(0, 1, 101))
-    assert ((out >= 0) & (out <= 1)).all()
-    assert str(cal)
-    assert not cal.certificate()
+    for name, weigh in WEIGHTS.items():
+        weights = weigh(len(y))
+        share = weights / weights.max()
+        if share.sum() ** 2 / (share**2).sum() < min(NEED_ROWS.get(str(case), 0), 40):
+            continue  # too few effective rows: refused, see NEED_ROWS
+        with subtests.test(name):
+            cal = case.fit(scores, y, weights)
+            out = cal.transform(np.linspace(0, 1, 101))
+            assert ((out >= 0) & (out <= 1)).all()
+            assert str(cal)
+            assert not cal.certificate()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -575,7 +597,7 @@ def test_huge_and_tiny_weights(case, name):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@cases()
+@of_the_base()
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_missing_and_infinite_scores_are_refused_at_fit(case, bad):
     scores, y = sample()
@@ -584,7 +606,7 @@ def test_missing_and_infinite_scores_are_refused_at_fit(case, bad):
         case.new().fit(scores, y)
 
 
-@cases()
+@of_the_base()
 def test_what_cannot_be_fitted_is_refused(case):
     scores, y = sample()
     for args in (([], []), (scores, y[:-1]), (scores,), (scores, y, -np.ones(len(y))), (scores, y, np.zeros(len(y)))):
@@ -594,7 +616,7 @@ def test_what_cannot_be_fitted_is_refused(case):
         case.new().fit_tally(Tally.from_table([0, 0], [0, 0], edges=[0.5], scores=[0.2, 0.7]))
 
 
-@cases()
+@of_the_base()
 def test_scores_outside_the_kind_are_refused_at_transform(case):
     cal = case.fit(*sample())
     for bad in (-0.1, 1.1, np.inf):
@@ -602,7 +624,7 @@ def test_scores_outside_the_kind_are_refused_at_transform(case):
             cal.transform([0.5, bad])
 
 
-@cases()
+@of_the_base()
 @pytest.mark.parametrize("method", ["transform", "predict_proba"])
 def test_unfitted_says_so(case, method):
     with pytest.raises(NotFittedError):
@@ -632,7 +654,7 @@ def test_parameters_are_kept_cloned_and_set(case):
     same(twin.fit(*sample()), fitted)
 
 
-@cases()
+@one_each()
 def test_random_state_is_the_only_randomness(case):
     scores, y = sample()
     before = np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is what must not change
@@ -641,7 +663,7 @@ def test_random_state_is_the_only_randomness(case):
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
-@cases()
+@of_the_base()
 def test_arrays_of_the_caller_stay_as_they_are(case):
     scores, y = sample()
     scores[3] = -0.0
@@ -655,7 +677,7 @@ def test_arrays_of_the_caller_stay_as_they_are(case):
     case.fit(scores, y, w).transform(scores)
 
 
-@cases()
+@one_each()
 def test_a_second_fit_forgets_the_first(case):
     first = np.linspace(0, 1, 200)  # separated classes: this fit leaves notes
     scores, y = sample(300, 13)
@@ -667,7 +689,7 @@ def test_a_second_fit_forgets_the_first(case):
     assert set(vars(again)) == set(vars(fresh))
 
 
-@cases()
+@of_the_base()
 def test_transform_changes_nothing(case):
     cal = case.fit(*sample())
     text, state = str(cal), set(vars(cal))
@@ -676,7 +698,7 @@ def test_transform_changes_nothing(case):
     assert (str(cal), set(vars(cal))) == (text, state)
 
 
-@cases()
+@one_each()
 def test_it_prints_itself(case):
     assert str(case.new()).endswith("not fitted")
     assert repr(case.new()).startswith(case.cls.__name__)
@@ -709,7 +731,7 @@ def assert_equal_values(a: Any, b: Any) -> None:
             assert left == right, field.name
 
 
-@cases()
+@one_each()
 @pytest.mark.parametrize("weights", ["none", "importance"])
 def test_json_round_trip_is_bit_equal(case, weights, tmp_path):
     scores, y = sample(decimals=None)
@@ -727,7 +749,7 @@ def test_json_round_trip_is_bit_equal(case, weights, tmp_path):
         assert back.transform(probes).tobytes() == cal.transform(probes).tobytes()
 
 
-@cases()
+@one_each()
 def test_a_certificate_or_the_reason_why_not(case):
     answer = case.fit(*sample()).certificate(alpha=0.2)
     assert isinstance(answer, Certificate | Refusal)
@@ -742,7 +764,7 @@ def test_a_certificate_or_the_reason_why_not(case):
         assert "80 %" in str(answer)
 
 
-@cases()
+@of_the_base()
 @pytest.mark.parametrize(
     ("declared", "word"),
     [
@@ -760,7 +782,7 @@ def test_no_certificate_for_rows_that_no_theorem_covers(case, declared, word):
     assert isinstance(cal.calibration_.certificate, Refusal)
 
 
-@cases()
+@one_each()
 @pytest.mark.parametrize("sampling", get_args(Sampling))
 def test_sampling_is_kept_and_gates_the_certificate(case, sampling):
     scores, y = sample()
@@ -779,7 +801,7 @@ def test_sampling_is_kept_and_gates_the_certificate(case, sampling):
     assert case.fit(scores, y, sampling=sampling).map_ == case.fit(scores, y).map_
 
 
-@cases()
+@of_the_base()
 @pytest.mark.parametrize("word", ["iid", "", None, "Independent", 1, ["independent"]])
 def test_unknown_sampling_is_refused(case, word):
     scores, y = sample()
@@ -789,7 +811,7 @@ def test_unknown_sampling_is_refused(case, word):
         case.new().fit_tally(Tally.from_arrays(scores, y), sampling=word)
 
 
-@cases()
+@of_the_base()
 def test_what_groups_say_is_not_overruled(case):
     scores, y = sample()
     grouped = case.fit(scores, y, groups=np.arange(400) % 20, sampling="independent")

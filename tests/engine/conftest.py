@@ -104,9 +104,17 @@ IN_MEMORY: dict[str, Callable[[], Read]] = {
     "duckdb-2-threads": lambda: _duckdb(2),
 }
 ON_SPARK = {"spark-local": "spark", "spark-standalone": "standalone", "spark-connect": "connect"}
+QUICK_ENGINES = {"pandas", "polars-lazy", "pyarrow", "duckdb-2-threads", "spark-standalone"}
+"""One of each kind; the others run with `--full`."""
 
 
-@pytest.fixture(scope="session", params=[*IN_MEMORY, *ON_SPARK])
+@pytest.fixture(
+    scope="session",
+    params=[
+        name if name in QUICK_ENGINES else pytest.param(name, marks=pytest.mark.full)
+        for name in (*IN_MEMORY, *ON_SPARK)
+    ],
+)
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Every engine in turn."""
     name = request.param

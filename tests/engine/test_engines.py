@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.engine.clusters import Read
+from tests.engine.clusters import Read, reads
 
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.binning import HistogramBinning
@@ -30,21 +30,11 @@ from calibrant.verdict import check
 
 pytestmark = pytest.mark.engine
 
-UNSUPPORTED: Mapping[tuple[str, str], str] = {}
-"""Why a test does not run on an engine, by the names of both. In CI a skip is a failure."""
-
 ROWS = 200_000
 CLUSTERS = ("patient", "name")
 LOGITS = Grid(low=-8.0, high=8.0)
 CALIBRATORS = [PlattScaling(), BetaScaling(), IsotonicCalibrator(), HistogramBinning(20)]
 FROM_FRAMES = (CALIBRATORS[0], CALIBRATORS[2])
-
-
-@pytest.fixture(autouse=True)
-def _supported(request: pytest.FixtureRequest, engine: Any) -> None:
-    reason = UNSUPPORTED.get((engine.name, request.node.originalname))
-    if reason is not None:
-        pytest.skip(reason)
 
 
 # ---------------------------------------------------------------------------------------------------------- the rows
@@ -216,7 +206,7 @@ def assert_close(there: Any, here: Any, where: str = "") -> None:
 # ----------------------------------------------------------------------------------------------------------- tallies
 
 
-@pytest.mark.parametrize("files", [1, 3, 8])
+@pytest.mark.parametrize("files", [3, *(pytest.param(files, marks=pytest.mark.full) for files in (1, 8))])
 def test_the_tally_is_numpys_bit_for_bit_however_the_rows_are_cut(
     engine: Any, paths: dict[int, list[str]], files: int
 ) -> None:
@@ -394,6 +384,13 @@ def test_maps_are_applied(engine: Any, paths: dict[int, list[str]]) -> None:
         np.testing.assert_allclose(got["calibrated"], map_.apply(data["s"]), rtol=tolerance, atol=0.0)
 
 
+def test_spark_connect_counts_and_applies_the_same(connect: Any, paths: dict[int, list[str]]) -> None:
+    """Without `--full` all that is asked of Spark Connect here."""
+    read, data = reads(connect), columns()
+    assert_same(tallied(read, paths[3]), Tally.from_arrays(data["s"], data["y"], grid=Grid()))
+    np.testing.assert_array_equal(applied(read, paths[3], STEPS, "s")["calibrated"], STEPS.apply(data["s"]))
+
+
 def test_missing_scores_have_no_probability_and_knots_fall_on_their_side(engine: Any, tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     scores = [None, math.nan, *KNOTS, *np.nextafter(KNOTS, 0.0), *np.nextafter(KNOTS, 1.0)]
@@ -403,7 +400,7 @@ def test_missing_scores_have_no_probability_and_knots_fall_on_their_side(engine:
     np.testing.assert_array_equal(np.asarray(got[2:], dtype=np.float64), STEPS.apply(np.array(scores[2:])))
 
 
-@pytest.mark.parametrize("address", [False, True])
+@pytest.mark.parametrize("address", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_frames_are_written_as_parquet(engine: Any, paths: dict[int, list[str]], tmp_path: Path, address: bool) -> None:
     pads = pytest.importorskip("pyarrow.dataset")
     path = tmp_path / "out.parquet"

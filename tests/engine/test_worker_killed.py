@@ -15,7 +15,7 @@ from calibrant.tallies import Tally
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
-ROWS, PARTS, COPIES = 200_000, 64, 150
+ROWS, PARTS, COPIES = 200_000, 64, 80
 
 
 def tally_of_many(read: Read, path: str, copies: int) -> Tally:

@@ -174,7 +174,7 @@ def simulate(name: str, method: str, repetitions: int, seed: int) -> Count:
 @pytest.mark.parametrize("method", CALIBRATORS)
 @pytest.mark.parametrize("name", WORLDS)
 def test_no_promise_is_broken_more_often_than_alpha(name: str, method: str, full_size: bool) -> None:
-    repetitions = 5_000 if full_size else 250
+    repetitions = 5_000 if full_size else 80
     count = simulate(name, method, repetitions, 1)
     for broken in (count.simultaneous, count.marginal):
         assert stats.binomtest(broken, repetitions, ALPHA, alternative="greater").pvalue > LEVEL, count

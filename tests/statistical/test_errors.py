@@ -56,7 +56,7 @@ def plug_in(sample: Resampled) -> Floats:
 )
 def test_the_null_value_is_what_calibrated_rows_show(metric: Metric, options: dict, full_size: bool) -> None:
     """One set of scores, many sets of labels drawn from them: mean within 3 standard errors, 5 % at the mark."""
-    repetitions = 2_000 if full_size else 400
+    repetitions = 2_000 if full_size else 150
     rng = np.random.default_rng(20)
     scores = rng.beta(1.0, 2.0, 600)
     told = metric(scores, rng.random(600) < scores, **options)
@@ -75,7 +75,7 @@ def test_the_null_value_is_what_calibrated_rows_show(metric: Metric, options: di
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_bootstrap_standard_error_is_the_spread_of_samples(weighted: bool, full_size: bool) -> None:
     """A clearly miscalibrated model, within 15 %; weights count through the effective size."""
-    repetitions, n = (2_000, 2_000) if full_size else (500, 2_000)
+    repetitions, n = (2_000, 2_000) if full_size else (200, 2_000)
     values, told = [], []
     for repetition in range(repetitions):
         rng = np.random.default_rng([21, repetition])
@@ -132,7 +132,7 @@ def binned_square(edges: np.ndarray, density: np.ndarray, truth: Truth) -> float
 def test_the_interval_of_the_debiased_square_covers(
     strategy: str, truth: Truth, n: int, n_bins: int, full_size: bool
 ) -> None:
-    repetitions, covered, values, targets = 1_000 if full_size else 200, 0, [], []
+    repetitions, covered, values, targets = 1_000 if full_size else 80, 0, [], []
     for repetition in range(repetitions):
         rng = np.random.default_rng([24, n, n_bins, repetition])
         scores = rng.random(n)

@@ -30,7 +30,7 @@ def drawn(rng: np.random.Generator, n: int, decimals: int) -> Tally:
 @pytest.mark.parametrize(("decimals", "fitted", "judged"), WORLDS)
 def test_new_rows_are_seldom_called_fitted_and_fitted_rows_are_found(decimals, fitted, judged, full_size):
     rng = np.random.default_rng([decimals, fitted, judged])
-    runs = 5_000 if full_size else 500
+    runs = 5_000 if full_size else 150
     alarms = found = told = 0
     for _ in range(runs):
         whole = drawn(rng, fitted, decimals)

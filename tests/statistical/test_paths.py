@@ -94,7 +94,7 @@ def test_promises_are_broken_at_most_as_often_as_they_say(
     name: str, world_and_rows: tuple[World, int], full_size: bool
 ) -> None:
     world, rows = world_and_rows
-    repetitions = 2_000 if full_size else 250
+    repetitions = 2_000 if full_size else 80
     rng = np.random.default_rng([72, rows, len(name)])
     broken = {"simultaneous": 0, "marginal": 0, "no union": 0, "half as wide": 0}
     for _ in range(repetitions):

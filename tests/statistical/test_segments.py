@@ -47,7 +47,7 @@ def repaired(scores, y, place, alpha: float = 0.05, weight: np.ndarray | None = 
 @pytest.mark.slow
 def test_nine_of_ten_that_are_off_are_found_and_few_others_changed(full_size):
     found, others = [], []
-    for seed in range(200 if full_size else 40):
+    for seed in range(200 if full_size else 15):
         changed = {int(change.value) for change in repaired(*ten_off(seed)).changes}
         found.append(sum(value < OFF for value in changed))
         others.append(sum(value >= OFF for value in changed))
@@ -60,7 +60,7 @@ def test_nine_of_ten_that_are_off_are_found_and_few_others_changed(full_size):
 @pytest.mark.parametrize("rows", [8, 60, 500])
 def test_when_nothing_is_off_something_is_changed_at_most_as_often_as_promised(rows, full_size):
     """Also with segments of a handful of rows, where laws are far from normal."""
-    nothing, alpha, samples = np.zeros(100), 0.2, 400 if full_size else 100
+    nothing, alpha, samples = np.zeros(100), 0.2, 400 if full_size else 30
     wrong = 0
     for seed in range(samples):
         rng = np.random.default_rng([43, rows, seed])
@@ -73,7 +73,7 @@ def test_when_nothing_is_off_something_is_changed_at_most_as_often_as_promised(r
 @pytest.mark.parametrize("weights", ["equal", "uniform", "lognormal"])
 def test_the_promise_holds_with_importance_weights(weights, rare, full_size):
     """That do not depend on the labels; with rare events a segment has a tenth of one."""
-    alpha, samples, wrong = 0.2, 400 if full_size else 100, 0
+    alpha, samples, wrong = 0.2, 400 if full_size else 30, 0
     for seed in range(samples):
         rng = np.random.default_rng([71, rare, seed])
         scores = np.clip(rng.beta(2, 400, 4000), 1e-5, 1.0) if rare else rng.beta(2, 5, 4000)
@@ -99,7 +99,7 @@ def test_importance_weights_hide_few_segments_that_are_off(full_size):
 
 @pytest.mark.slow
 def test_two_overlapping_columns_of_nothing_are_left_alone(full_size):
-    nothing, alpha, samples = np.zeros(50), 0.2, 400 if full_size else 100
+    nothing, alpha, samples = np.zeros(50), 0.2, 400 if full_size else 30
     wrong = 0
     for seed in range(samples):
         rng = np.random.default_rng([47, seed])
@@ -115,7 +115,7 @@ def test_two_overlapping_columns_of_nothing_are_left_alone(full_size):
 def test_the_scales_of_segments_are_recovered(level, stretch, full_size):
     """Without bias beyond a tenth, on average."""
     found = []
-    for seed in range(60 if full_size else 15):
+    for seed in range(60 if full_size else 8):
         rng = np.random.default_rng([53, seed])
         scores, y, place = draw(rng.normal(0, level, 60), rng.normal(0, stretch, 60), 400, rng)
         x = np.log(scores / (1 - scores))
@@ -127,7 +127,7 @@ def test_the_scales_of_segments_are_recovered(level, stretch, full_size):
 
 @pytest.mark.slow
 def test_segments_that_do_not_differ_are_mostly_said_not_to(full_size):
-    samples, told = 200 if full_size else 50, 0
+    samples, told = 200 if full_size else 20, 0
     for seed in range(samples):
         rng = np.random.default_rng([59, seed])
         scores, y, place = draw(np.zeros(40), np.zeros(40), 200, rng)
@@ -145,7 +145,7 @@ def excess(p: np.ndarray, truth: np.ndarray) -> float:
 def test_shrinkage_beats_the_map_of_all_and_maps_of_each(rows, full_size):
     """Mean log loss on new rows, labels averaged over, where levels differ by 0.4."""
     gains = []
-    for seed in range(40 if full_size else 10):
+    for seed in range(40 if full_size else 5):
         rng = np.random.default_rng([61, rows, seed])
         level = rng.normal(0, 0.4, 80)
         scores, y, place = draw(level, np.zeros(80), rows, rng)
@@ -170,7 +170,7 @@ def test_shrinkage_beats_the_map_of_all_and_maps_of_each(rows, full_size):
 @pytest.mark.parametrize("mode", ["shrink", "multicalibrate"])
 def test_intervals_of_the_change_cover_the_change_on_new_rows(mode, full_size):
     """Of the procedure fitted to four fifths of the rows, hence a little too wide a claim; 90 % is asked of 95 %."""
-    samples, covered = 100 if full_size else 25, 0
+    samples, covered = 100 if full_size else 8, 0
     for seed in range(samples):
         rng = np.random.default_rng([67, seed])
         level = np.where(np.arange(20) < 4, 0.8, 0.0)

@@ -55,7 +55,7 @@ def test_joined_cells_keep_the_size(monkeypatch: pytest.MonkeyPatch, full_size: 
 
 @pytest.mark.slow
 def test_fifty_looks_at_a_growing_stream_do_no_harm(full_size: bool) -> None:
-    streams = 1_000 if full_size else 60
+    streams = 1_000 if full_size else 25
     always = benchmark.ever_rejected(significance.always_valid_test, "calibrated", streams, seed=4)
     assert not too_many(always, streams)
     peeking = benchmark.ever_rejected(significance.spiegelhalter, "calibrated", streams, seed=4)
@@ -74,7 +74,7 @@ def test_a_bad_model_is_caught_at_2000_rows(truth: str, tests: tuple[str, ...]) 
 
 
 def test_grades_are_accused_and_bounded_as_seldom_as_they_say(full_size: bool) -> None:
-    repetitions = 5_000 if full_size else 1_000
+    repetitions = 5_000 if full_size else 400
     n, pd = np.array([400, 300, 100]), np.array([0.002, 0.01, 0.05])
     defaults = np.random.default_rng(6).binomial(n, pd, size=(repetitions, 3))
     tables = [grade_table(n, events, pd) for events in defaults]
