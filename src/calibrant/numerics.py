@@ -67,7 +67,10 @@ class Ends(NamedTuple):
     @classmethod
     def of(cls, scores: NDArray[Any]) -> Self:
         """The ends for these scores; the usual distances when none lies strictly between 0 and 1."""
-        inside = scores[(scores > 0.0) & (scores < 1.0)].astype(np.float64)
+        if not len(scores):
+            return cls()
+        usual = scores.min() > 0.0 and scores.max() < 1.0
+        inside = scores if usual else scores[(scores > 0.0) & (scores < 1.0)]
         if not len(inside):
             return cls()
         least, most = float(inside.min()), float(inside.max())
@@ -367,11 +370,11 @@ class Guide:
         if self._signed:
             bits = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
         key = bits >> self._shift
-        np.maximum(key, self._base, out=key)
-        np.minimum(key, self._base + len(self._first) - 1, out=key)
+        if self._shift < 2:  # elsewhere no difference can overflow
+            np.clip(key, self._base, self._base + len(self._first) - 1, out=key)
         key -= self._base
-        index = self._first.take(key)
-        above = x >= self._knots.take(index)
+        index = self._first.take(key, mode="clip")  # scores beyond the table have the entries at its ends
+        above = x >= self._knots.take(index, mode="clip")
         index += above
         if self._crowd > 1:
             rest = np.flatnonzero(above)

@@ -287,3 +287,13 @@ def test_one_changed_count_changes_the_fingerprint(key, n, events):
     assert print_of([(key, n, events)]) != print_of([(key, n + 1, events)])
     assert print_of([(key, n, events)]) != print_of([(key, n, events + 1)])
     assert print_of([(key, n, events)]) != print_of([(key + 1, n, events)])
+
+
+@pytest.mark.parametrize("center", [0.7, -0.7, 1e300, -1e300, 5e-324, 0.0, 1.0])
+def test_knots_side_by_side_and_scores_far_away(center):
+    """Where differences of bit patterns would overflow."""
+    knots = np.array([center, np.nextafter(center, np.inf), np.nextafter(np.nextafter(center, np.inf), np.inf)])
+    far = [-0.5, 0.5, 1e308, -1e308, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324]
+    scores = np.concatenate([far, knots, np.nextafter(knots, -np.inf), np.nextafter(knots, np.inf)])
+    for some in (knots, knots[:1], knots[:0]):
+        np.testing.assert_array_equal(Guide(some).locate(scores), np.searchsorted(some, scores, side="right"))

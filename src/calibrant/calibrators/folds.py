@@ -53,8 +53,21 @@ class Folds:
         return cls(tuple(_weighted(tally, part, shares) for part in drawn)).with_ends(tally.ends)
 
     @classmethod
-    def of_rows(cls, rows: Rows, count: int = FOLDS, grid: Grid | None = None, random_state: int = 0) -> Self:
-        """Parts of checked rows by their groups, walking forward by their time, or else at random, each row whole."""
+    def of_rows(
+        cls,
+        rows: Rows,
+        count: int = FOLDS,
+        grid: Grid | None = None,
+        random_state: int = 0,
+        tally: Tally | None = None,
+    ) -> Self:
+        """Parts of checked rows by their groups, walking forward by their time, or else at random, each row whole.
+
+        ``tally`` is that of the rows on the grid, where it is there already.
+        """
+        alike = rows.weights is None and rows.time is None and rows.groups is None
+        if alike and tally is not None:
+            return cls.at_random(tally, count, random_state).with_ends(ends_of_rows(rows))
         return cls._of_rows(in_effective_rows(rows), count, grid, random_state).with_ends(ends_of_rows(rows))
 
     @classmethod

@@ -103,9 +103,10 @@ def evidence_of_rows(
     tally = Tally.from_rows(rows, grid) if clusters is None else clusters.tally
     starts, ends = (None, {}) if rows.time is None else periods_of(rows.time, rows.weights)
     periods = None if starts is None else _grouped(rows, starts, part)
-    folds = (
-        Folds.of_rows(rows, grid=grid, random_state=random_state) if periods is None else forward_folds(periods, tally)
-    )
+    if periods is None:
+        folds = Folds.of_rows(rows, grid=grid, random_state=random_state, tally=tally)
+    else:
+        folds = forward_folds(periods, tally)
     by = {name: _grouped(rows, column, part) for name, column in (segments or {}).items()}
     found = period_found = None
     if clusters is not None:
