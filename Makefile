@@ -58,7 +58,7 @@ bench: venv
 	$(BIN)/python benchmarks/online.py --quick --gate
 	$(BIN)/python benchmarks/certificates.py --quick
 	$(BIN)/python benchmarks/significance.py --quick
-	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 3
+	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 2
 	$(BIN)/python benchmarks/adversaries.py
 	$(BIN)/python -W ignore benchmarks/quality.py --quick --jobs 2
 	$(BIN)/python -W ignore benchmarks/multiclass.py --quick --gate

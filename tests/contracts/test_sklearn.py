@@ -135,8 +135,21 @@ def _name(value: Any) -> str:
     return f"{value.func.__name__}({options})" if options else str(value.func.__name__)
 
 
-@_checks([CalibratedClassifier(LogisticRegression(), cal, cv=3) for cal in CALIBRATORS])
+WRAPPED = [PlattScaling(), IsotonicCalibrator(), HistogramBinning(n_bins=5)]
+"""Enough to check the wrapper; with the others it is checked under `--full`."""
+
+
+@_checks([CalibratedClassifier(LogisticRegression(), cal, cv=3) for cal in WRAPPED])
 def test_the_wrapper(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+OTHERS = [cal for cal in CALIBRATORS if type(cal) not in map(type, WRAPPED)]
+
+
+@pytest.mark.full
+@_checks([CalibratedClassifier(LogisticRegression(), cal, cv=3) for cal in OTHERS])
+def test_the_wrapper_of_other_calibrators(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
