@@ -105,7 +105,7 @@ class Chance:
         return max(float(low_end), 0.0) + 0.0, min(float(high_end), self.total)
 
     def at_mean(self) -> float:
-        r"""Probability of exactly as many events as expected, for a mean that is a whole number.
+        r"""Probability of exactly as many events as expected, for an integer mean.
 
         Where the distribution is not inverted, the density of the local limit theorem with its first correction,
 
