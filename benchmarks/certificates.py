@@ -40,7 +40,7 @@ from scipy import stats
 from worlds import WORLDS, World
 
 from calibrant.arrays import CalibrantWarning
-from calibrant.calibrators.binning import HistogramBinning
+from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.guarantees.certificates import Certificate, Mode
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally

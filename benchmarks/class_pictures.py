@@ -22,7 +22,7 @@ import numpy as np
 from multiclass_pools import Case, cases, logits
 from pictures import save
 
-from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.displays import (
     CanonicalValidityDisplay,
     ClassErrorDisplay,

@@ -49,8 +49,8 @@ from numpy.typing import NDArray
 
 from calibrant import BetaScaling, Grid, HistogramBinning, IsotonicCalibrator, PlattScaling, Tally, Verdict, check
 from calibrant import engine as library
-from calibrant.calibrators.folds import Folds
 from calibrant.maps import LogitAffineMap, StepMap
+from calibrant.selection.folds import Folds
 from calibrant.tallies import SEGMENT_GRID, GroupedTally
 from calibrant.verdict.check import judge
 from calibrant.verdict.evidence import Evidence

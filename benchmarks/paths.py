@@ -41,7 +41,7 @@ from scipy.special import softmax
 from calibrant import PathCalibrator, Taxonomy
 from calibrant.maps import PathForecast
 from calibrant.maps.paths import path_scores
-from calibrant.metrics.paths import path_calibration_error, path_log_loss
+from calibrant.metrics.multiclass.paths import path_calibration_error, path_log_loss
 
 METHODS: dict[str, dict[str, Any]] = {
     "leaf, 100 a bin": {},

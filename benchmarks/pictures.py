@@ -20,7 +20,7 @@ import numpy as np
 
 from calibrant import BetaScaling, Certificate, HistogramBinning, IsotonicCalibrator
 from calibrant.displays import MapDisplay, PlanDisplay, ReliabilityDisplay, ValidityDisplay
-from calibrant.metrics.validity import validity_curve
+from calibrant.metrics.binary.validity import validity_curve
 
 Data = tuple[np.ndarray, np.ndarray]
 REPETITIONS = 10

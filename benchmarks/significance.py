@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from calibrant.arrays import CalibrantWarning
-from calibrant.metrics import significance as tests
+from calibrant.metrics.binary import significance as tests
 from calibrant.tallies import Tally
 
 Floats = NDArray[np.float64]

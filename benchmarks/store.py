@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from calibrant import IsotonicCalibrator, PlattScaling
-from calibrant.engine.store import TallyStore
+from calibrant.engine.store.store import TallyStore
 from calibrant.numerics import POSITION_BITS
 from calibrant.tallies import SEGMENT_GRID, Cells, GroupedTally, Tally
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import check_length, check_option, read_column, refuse_not_finite
 from calibrant.arrays.sides import check_time, check_weights
-from calibrant.calibrators.pooling import fit_curve
+from calibrant.fits.isotonic import fit_curve
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.class_rows import ClassRows
 from calibrant.arrays.columns import is_whole
+from calibrant.arrays.multiclass.rows import ClassRows
 from calibrant.maps.classes import blocks, held, softmax, top_labels
 from calibrant.numerics import Floats
 

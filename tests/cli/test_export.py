@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import calibrant as cb
-from calibrant.export.proven import SqlFile
+from calibrant.export.sql.file import SqlFile
 
 
 @pytest.fixture

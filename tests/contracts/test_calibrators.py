@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 import calibrant.calibrators
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.parametric import BetaScaling
+from calibrant.calibrators.binary.scaling import BetaScaling
 from calibrant.calibrators.segments import SegmentCalibrator
 from calibrant.export.document import Calibration, load
 from calibrant.guarantees.certificates import Certificate, Refusal

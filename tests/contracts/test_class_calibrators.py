@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 import calibrant.calibrators
 from calibrant import HistogramBinning, InputError, PlattScaling, load
 from calibrant.arrays import CalibrantWarning
-from calibrant.calibrators.class_base import ClassCalibrator
+from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.class_promise import ClassPromise
 from calibrant.maps import ClassMap

@@ -17,13 +17,13 @@ import calibrant as cb
 from calibrant.export import class_proof
 from calibrant.export.class_document import ClassCalibration
 from calibrant.export.class_proof import exact_rows, proof_matrix
-from calibrant.export.class_proven import prove_class_model, prove_class_sql
-from calibrant.export.class_sql import class_columns, class_sql
 from calibrant.export.document import read
 from calibrant.export.errors import DocumentError
-from calibrant.export.proven import session_of
-from calibrant.export.region_onnx import class_onnx
-from calibrant.export.running import engine_of
+from calibrant.export.onnx.regions import class_onnx
+from calibrant.export.sql.class_file import prove_class_model, prove_class_sql
+from calibrant.export.sql.columns import class_columns, class_sql
+from calibrant.export.sql.engines import engine_of
+from calibrant.export.sql.file import session_of
 from calibrant.maps import (
     CLASS_KINDS,
     BetaMap,

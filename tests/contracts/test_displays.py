@@ -23,7 +23,7 @@ from calibrant import (
     PlattScaling,
     Tally,
 )
-from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.displays import (
     CanonicalValidityDisplay,
     ClassErrorDisplay,
@@ -36,7 +36,7 @@ from calibrant.displays import (
     ValidityDisplay,
 )
 from calibrant.maps import LogitAffineMap
-from calibrant.metrics.validity import validity_curve
+from calibrant.metrics.binary.validity import validity_curve
 
 mpl = pytest.importorskip("matplotlib")
 mpl.use("Agg")

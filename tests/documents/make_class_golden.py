@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from tests.documents.make_golden import write
 
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
-from calibrant.calibrators.hierarchy import PathCalibrator
-from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
+from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.export.class_document import ClassCalibration
 from calibrant.export.coding import FORMAT
 from calibrant.guarantees.certificates import IMPOSSIBLE, Refusal

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.isotonic import IsotonicCalibrator
-from calibrant.calibrators.parametric import BetaScaling, PlattScaling
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
+from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
 from calibrant.export.coding import FORMAT
 from calibrant.export.document import Calibration
 from calibrant.guarantees.bounds import BOUNDS

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 import calibrant
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
-from calibrant.calibrators.hierarchy import PathCalibrator
-from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
+from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.export.document import Calibration, read
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.auditing import log_tail, supported

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.calibrators.binning import HistogramBinning
+from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.engine.frames import tally
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally

@@ -11,14 +11,14 @@ import pytest
 from tests.contracts.test_class_maps import ABC, SAMPLES, mixed, some_rows, steps
 
 from calibrant.arrays import InputError
-from calibrant.calibrators.class_base import ClassCalibrator
+from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.export.class_document import ClassCalibration
-from calibrant.export.class_proven import prove_class_model
 from calibrant.export.errors import DocumentError, ParityError
-from calibrant.export.onnx import to_onnx
-from calibrant.export.proven import session_of
-from calibrant.export.region_onnx import class_onnx
-from calibrant.export.verifying import verify
+from calibrant.export.onnx.regions import class_onnx
+from calibrant.export.onnx.scores import to_onnx
+from calibrant.export.sql.class_file import prove_class_model
+from calibrant.export.sql.file import session_of
+from calibrant.export.verify import verify
 from calibrant.maps import IdentityMap, PerClassMap, SoftmaxMap, StepMap, TopMap
 
 onnx = pytest.importorskip("onnx")

@@ -19,13 +19,13 @@ from calibrant.arrays import InputError
 from calibrant.export import class_proof
 from calibrant.export.class_document import ClassCalibration
 from calibrant.export.class_proof import exact_rows
-from calibrant.export.class_proven import ClassSqlFile, prove_class_sql
-from calibrant.export.class_sql import LONGEST, MOST_CLASSES, class_columns, class_sql
-from calibrant.export.dialects import DIALECTS, EXECUTED_DIALECTS
 from calibrant.export.errors import DocumentError, ParityError
 from calibrant.export.reading import reader
-from calibrant.export.running import Engine, engine_of
-from calibrant.export.verifying import verify
+from calibrant.export.sql.class_file import ClassSqlFile, prove_class_sql
+from calibrant.export.sql.columns import LONGEST, MOST_CLASSES, class_columns, class_sql
+from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS
+from calibrant.export.sql.engines import Engine, engine_of
+from calibrant.export.verify import verify
 from calibrant.maps import ClassMap, IdentityMap, LogitAffineMap, PerClassMap, SoftmaxMap, StepMap, TopMap
 
 duckdb = pytest.importorskip("duckdb")
@@ -269,7 +269,7 @@ def test_a_line_break_in_a_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_export_that_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from calibrant.export import class_proven
+    from calibrant.export.sql import class_file as class_proven
 
     right = class_sql
 

@@ -15,7 +15,7 @@ from tests.engine.clusters import Driver
 from tests.engine.postgres import Server
 
 import calibrant as cb
-from calibrant.export.proven import SqlFile
+from calibrant.export.sql.file import SqlFile
 
 pytestmark = pytest.mark.engine
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from tests.engine.clusters import Read, reads
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.isotonic import IsotonicCalibrator
-from calibrant.calibrators.parametric import BetaScaling, PlattScaling
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
+from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
 from calibrant.engine import apply, capabilities, collect, tally, write
 from calibrant.maps import LogitAffineMap, Map, StepMap
 from calibrant.numerics import Grid

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.contracts.test_maps import EVERY, FIFTY, SAMPLES, groups_of
 
-from calibrant.export.onnx import _lower, _rounded_up, to_onnx
+from calibrant.export.onnx.scores import _lower, _rounded_up, to_onnx
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import (
     KINDS,
@@ -169,7 +169,7 @@ def test_the_same_map_gives_the_same_bytes(map_: Map, dtype: str) -> None:
 def test_another_process_gives_the_same_bytes() -> None:
     code = """
 import hashlib
-from calibrant.export.onnx import to_onnx
+from calibrant.export.onnx.scores import to_onnx
 from calibrant.maps import BetaMap, ComposeMap, StepMap
 model = to_onnx(ComposeMap((BetaMap(1.1, 0.9, 0.2), StepMap([0.25, 0.5], [0.1, 0.3, 0.7]))))
 print(hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest())

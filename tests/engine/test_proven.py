@@ -17,11 +17,12 @@ from tests.engine.postgres import USER, Server
 
 import calibrant as cb
 from calibrant.arrays import InputError
-from calibrant.export import proof, proven, reading
+from calibrant.export import proof, reading
 from calibrant.export.errors import DocumentError
-from calibrant.export.proven import SqlFile
-from calibrant.export.sql import to_sql
-from calibrant.export.verifying import verify
+from calibrant.export.sql import file as proven
+from calibrant.export.sql.file import SqlFile
+from calibrant.export.sql.scores import to_sql
+from calibrant.export.verify import verify
 from calibrant.maps import (
     BetaMap,
     ByGroupMap,

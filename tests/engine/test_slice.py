@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant.calibrators.parametric import PlattScaling
+from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.engine.frames import tally
-from calibrant.export.sql import to_sql
+from calibrant.export.sql.scores import to_sql
 from calibrant.maps import LogitAffineMap
-from calibrant.metrics.errors import ece
+from calibrant.metrics.binary.errors import ece
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -16,12 +16,12 @@ from tests.contracts.test_maps import EVERY, FIFTY, ODD_NAMES
 from tests.engine.postgres import Server
 
 from calibrant.arrays import InputError
-from calibrant.export.dialects import DIALECTS, EXECUTED_DIALECTS
 from calibrant.export.proof import Rows, compare, proof_rows, proof_scores
-from calibrant.export.proven import prove_sql
 from calibrant.export.reading import reader
-from calibrant.export.running import Engine, engine_of
-from calibrant.export.sql import to_sql
+from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS
+from calibrant.export.sql.engines import Engine, engine_of
+from calibrant.export.sql.file import prove_sql
+from calibrant.export.sql.scores import to_sql
 from calibrant.maps import (
     BetaMap,
     ByGroupMap,

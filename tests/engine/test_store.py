@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from calibrant import HistogramBinning
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.calibrators.binning import FIXED_SOURCE
-from calibrant.engine import day_files
-from calibrant.engine import store as store_module
-from calibrant.engine.sealed import sealed
-from calibrant.engine.store import TallyStore
+from calibrant.calibrators.binary.binning import FIXED_SOURCE
+from calibrant.engine.store import day_files
+from calibrant.engine.store import store as store_module
+from calibrant.engine.store.sealed import sealed
+from calibrant.engine.store.store import TallyStore
 from calibrant.export.errors import DocumentError
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, Cells, GroupedTally, Tally

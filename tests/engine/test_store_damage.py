@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant.engine.store import TallyStore
+from calibrant.engine.store.store import TallyStore
 from calibrant.export.errors import DocumentError
 from calibrant.tallies import GroupedTally
 

@@ -24,9 +24,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.engine.conflicts import Conflict, DayInParts, OtherTallies, Size, WholeDay
-from calibrant.engine.store import TallyStore
-from calibrant.engine.store_days import Gaps, MissingDays
+from calibrant.engine.store.conflicts import Conflict, DayInParts, OtherTallies, Size, WholeDay
+from calibrant.engine.store.days import Gaps, MissingDays
+from calibrant.engine.store.store import TallyStore
 from calibrant.export.errors import DocumentError
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
@@ -453,7 +453,7 @@ def acknowledged(path: Path, worker: int) -> list[int]:
 def test_killed_writers_lose_nothing(tmp_path, full_size):
     """Two writers of parts of the same days, killed at random moments: what was acknowledged is there, and whole."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pyarrow.parquet", "calibrant.engine.store", __name__])
+    context.set_forkserver_preload(["pyarrow.parquet", "calibrant.engine.store.store", __name__])
     rng = np.random.default_rng(3)
     for _ in range(200 if full_size else 12):
         starts = [max(acknowledged(tmp_path, worker), default=-1) + 1 for worker in (0, 1)]

@@ -12,9 +12,9 @@ import pytest
 from scipy import special, stats
 
 from calibrant.arrays import InputError
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.isotonic import IsotonicCalibrator
-from calibrant.calibrators.parametric import BetaScaling, PlattScaling
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
+from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
 from calibrant.guarantees.bounds import (
     BOUNDS,
     always_valid,

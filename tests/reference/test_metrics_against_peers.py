@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from calibrant import Tally
-from calibrant.metrics.bins import Bins
-from calibrant.metrics.cumulative import brownian_max_sf, brownian_range_sf, ecce
-from calibrant.metrics.decompositions import decompose
-from calibrant.metrics.errors import debiased_ece, ece, sweep_ece
-from calibrant.metrics.kernel import skce
-from calibrant.metrics.scores import auc, brier, log_loss
-from calibrant.metrics.significance import ecce_test, hosmer_lemeshow, spiegelhalter
-from calibrant.metrics.smooth import smooth_ece
+from calibrant.metrics.binary.bins import Bins
+from calibrant.metrics.binary.cumulative import brownian_max_sf, brownian_range_sf, ecce
+from calibrant.metrics.binary.decompositions import decompose
+from calibrant.metrics.binary.errors import debiased_ece, ece, sweep_ece
+from calibrant.metrics.binary.kernel import skce
+from calibrant.metrics.binary.scores import auc, brier, log_loss
+from calibrant.metrics.binary.significance import ecce_test, hosmer_lemeshow, spiegelhalter
+from calibrant.metrics.binary.smooth import smooth_ece
 
 FOLDER = Path(__file__).parent / "metrics"
 STORED = json.loads((FOLDER / "peers.json").read_text(encoding="utf-8"))

@@ -17,8 +17,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calibrant.arrays import CalibrantWarning
-from calibrant.metrics.decompositions import decompose
-from calibrant.metrics.scores import brier, classification_loss, refinement, sharpness
+from calibrant.metrics.binary.decompositions import decompose
+from calibrant.metrics.binary.scores import brier, classification_loss, refinement, sharpness
 from calibrant.metrics.simulation import kendall_tau, probabilistic_count, theoretical_error
 from calibrant.tallies import Tally
 

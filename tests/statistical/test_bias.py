@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calibrant.metrics import debiased_ece, ece
-from calibrant.metrics.bins import Bins
+from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.resampling import Resampled
 
 pytestmark = pytest.mark.statistical

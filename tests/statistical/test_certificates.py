@@ -18,7 +18,7 @@ import pytest
 from scipy import stats
 
 from calibrant.arrays import CalibrantWarning
-from calibrant.calibrators.binning import HistogramBinning
+from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.guarantees.certificates import Certificate, Refusal
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally

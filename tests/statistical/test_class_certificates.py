@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from calibrant.arrays.class_rows import ClassRows
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
-from calibrant.calibrators.reduction import Reduction
+from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.class_certificates import ClassCertificate
 from calibrant.maps.classes import top_labels

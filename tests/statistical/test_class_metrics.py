@@ -39,7 +39,7 @@ def population_error(k, bend, notion):
 @pytest.mark.parametrize("notion", ["class-wise", "top-label"])
 @pytest.mark.parametrize(("k", "n", "bend"), [(2, 500, 1.2), (3, 1000, 1.5), (5, 2000, 1.2)])
 def test_the_interval_of_the_debiased_error_covers(k, n, bend, notion, full_size, monkeypatch):
-    monkeypatch.setattr("calibrant.metrics.class_spread.DRAWS", 2)  # null values are not looked at
+    monkeypatch.setattr("calibrant.metrics.multiclass.covariance.DRAWS", 2)  # null values are not looked at
     truth = population_error(k, bend, notion)
     rng = np.random.default_rng([k, n])
     covered, repetitions = 0, 1000 if full_size else 150

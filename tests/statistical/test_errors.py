@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.metrics.bins import Bins
-from calibrant.metrics.errors import debiased_ece, ece, pde
+from calibrant.metrics.binary.bins import Bins
+from calibrant.metrics.binary.errors import debiased_ece, ece, pde
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.resampling import Resampled, bootstrap
 from calibrant.numerics import Floats

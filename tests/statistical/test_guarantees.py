@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.calibrators.binning import HistogramBinning
+from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.guarantees.bounds import always_valid, clopper_pearson
 from calibrant.guarantees.planning import plan
 from calibrant.numerics import Grid

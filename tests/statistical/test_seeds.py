@@ -13,17 +13,17 @@ import pytest
 from scipy import stats
 
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.class_base import ClassCalibrator
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
-from calibrant.calibrators.isotonic import IsotonicBinning
-from calibrant.calibrators.reduction import Reduction
-from calibrant.calibrators.scale_bin import ScalingBinning
-from calibrant.calibrators.splitting import split
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.binary.isotonic import IsotonicBinning
+from calibrant.calibrators.binary.scale_and_bin import ScalingBinning
+from calibrant.calibrators.multiclass.base import ClassCalibrator
+from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.guarantees.certificates import Certificate, Refusal
 from calibrant.guarantees.class_certificates import ClassCertificate
-from calibrant.metrics.significance import debiased_l2_test, ecce_test
+from calibrant.metrics.binary.significance import debiased_l2_test, ecce_test
 from calibrant.numerics import Floats
+from calibrant.selection.split import split
 from calibrant.tallies import Tally
 
 pytestmark = [

@@ -9,10 +9,10 @@ from scipy import stats
 from calibrant import PlattScaling, SegmentCalibrator
 from calibrant.arrays import check_rows
 from calibrant.arrays.keys import read_keys
-from calibrant.calibrators.multicalibration import Repairs, repair
-from calibrant.calibrators.scaling import fit_platt
-from calibrant.calibrators.segmenting import SegmentCells
-from calibrant.calibrators.shrinking import Segmented, fit_scales
+from calibrant.fits.multicalibration import Repairs, repair
+from calibrant.fits.scaling import fit_platt
+from calibrant.fits.segments import SegmentCells
+from calibrant.fits.shrinkage import Segmented, fit_scales
 from calibrant.numerics import expit
 
 pytestmark = pytest.mark.statistical

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.calibrators.scaling import fit_platt
+from calibrant.fits.scaling import fit_platt
 from calibrant.maps import IdentityMap, LogitAffineMap
 from calibrant.shift import SamplingCorrection, label_shift, mean_rate
 from calibrant.tallies import Tally

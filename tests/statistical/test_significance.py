@@ -7,7 +7,7 @@ import pytest
 from benchmarks import significance as benchmark
 from scipy import stats
 
-from calibrant.metrics import significance
+from calibrant.metrics.binary import significance
 from calibrant.metrics.grades import grade_table, pluto_tasche
 
 pytestmark = pytest.mark.statistical

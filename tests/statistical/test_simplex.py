@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.arrays.class_rows import ClassRows
-from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.guarantees.simplex_certificate import SimplexCertificate
 from calibrant.numerics import Floats
 
@@ -137,7 +137,7 @@ def test_a_promise_that_covers_light_thresholds_would_be_broken(monkeypatch: pyt
     Tenths whose truth depends on the first class alone and jumps with it, and thresholds that are called light up to
     half a region.
     """
-    monkeypatch.setattr("calibrant.calibrators.simplex.HEAVY_ROWS", 10**9)
+    monkeypatch.setattr("calibrant.calibrators.multiclass.simplex.HEAVY_ROWS", 10**9)
     scores = heaped().scores
     built = _world(scores, np.eye(3)[np.rint(10 * scores[:, 0]).astype(int) % 3] + 0.05)
     count = sum(broken(built, {"n_bins": 4}, 4_000, seed, everywhere=True) for seed in range(60))

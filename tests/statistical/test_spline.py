@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.calibrators.pooling import fit_curve
-from calibrant.calibrators.scaling import fit_platt
-from calibrant.calibrators.splines import fit_spline
+from calibrant.fits.isotonic import fit_curve
+from calibrant.fits.scaling import fit_platt
+from calibrant.fits.spline import fit_spline
 from calibrant.maps import Map
 from calibrant.numerics import expit, logit
 from calibrant.tallies import Tally

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binomtest
 
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.isotonic import IsotonicBinning
-from calibrant.calibrators.scale_bin import ScalingBinning
+from calibrant.calibrators.binary.isotonic import IsotonicBinning
+from calibrant.calibrators.binary.scale_and_bin import ScalingBinning
 from calibrant.guarantees.certificates import Certificate
 from calibrant.numerics import Floats
 

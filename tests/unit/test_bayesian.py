@@ -10,7 +10,7 @@ import pytest
 
 from calibrant import BayesianBinning, InputError, Refusal
 from calibrant.arrays import CalibrantWarning
-from calibrant.calibrators.averaging import fit_averaged
+from calibrant.fits.bayesian_binning import fit_averaged
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.calibrators.binning import HistogramBinning
+from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.export.document import Calibration, load
 from calibrant.guarantees.certificates import Certificate, Refusal
 from calibrant.guarantees.issuing import Bins

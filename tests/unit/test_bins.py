@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calibrant.arrays import InputError
 from calibrant.maps import StepMap
-from calibrant.metrics.bins import Bins, tally_of
+from calibrant.metrics.binary.bins import Bins, tally_of
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -27,22 +27,22 @@ from calibrant import (
     walk_forward,
 )
 from calibrant.arrays import check_rows
-from calibrant.calibrators import blending
-from calibrant.calibrators.blending import Judged, blend_weights
-from calibrant.calibrators.candidates import BLEND, CANDIDATES, fit_bins, fit_scaled_bins
-from calibrant.calibrators.choosing import Blend, Candidate, Facts, choose, negligible, select
-from calibrant.calibrators.comparing import estimates, gap
-from calibrant.calibrators.folds import Folds, deal, random_folds
-from calibrant.calibrators.losses import Losses
-from calibrant.calibrators.original import OriginalTest
-from calibrant.calibrators.promising import Guarantee, look_share
-from calibrant.calibrators.select import COMPARED
-from calibrant.calibrators.shrunken import SCALES, fit_shrunken
-from calibrant.calibrators.tables import averaged
+from calibrant.calibrators.auto import COMPARED
 from calibrant.export.document import Calibration
+from calibrant.fits.curves import averaged
+from calibrant.fits.penalized import SCALES, fit_shrunken
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import BetaMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import expit, logit
+from calibrant.selection import blend as blending
+from calibrant.selection.blend import Judged, blend_weights
+from calibrant.selection.candidates import BLEND, CANDIDATES, fit_bins, fit_scaled_bins
+from calibrant.selection.comparison import estimates, gap
+from calibrant.selection.folds import Folds, deal, random_folds
+from calibrant.selection.guarantee import Guarantee, look_share
+from calibrant.selection.losses import Losses
+from calibrant.selection.original_model import OriginalTest
+from calibrant.selection.rule import Blend, Candidate, Facts, choose, negligible, select
 from calibrant.tallies import Clusters
 
 

@@ -18,12 +18,12 @@ from calibrant import (
     calibrate,
     load,
 )
-from calibrant.arrays.class_rows import check_class_rows
-from calibrant.calibrators.class_choosing import ClassCandidate, select_classes, settled
-from calibrant.calibrators.class_crossing import Given, Setting, Trials, row_losses
-from calibrant.calibrators.class_folds import ClassFolds
-from calibrant.calibrators.losses import Losses
+from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.maps import SoftmaxMap
+from calibrant.selection.losses import Losses
+from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials, row_losses
+from calibrant.selection.multiclass.folds import ClassFolds
+from calibrant.selection.multiclass.rule import ClassCandidate, select_classes, settled
 
 
 def sample(n: int = 600, classes: int = 3, seed: int = 0, power: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

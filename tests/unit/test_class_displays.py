@@ -17,10 +17,10 @@ from calibrant.displays import (
     SimplexDisplay,
     TopLabelDisplay,
 )
-from calibrant.displays.class_rates import ClassCells
-from calibrant.displays.simplex import on_triangle
-from calibrant.metrics.class_claims import read_claims
-from calibrant.metrics.class_errors import class_ece, class_errors
+from calibrant.displays.multiclass.rates import ClassCells
+from calibrant.displays.multiclass.simplex import on_triangle
+from calibrant.metrics.multiclass.claims import read_claims
+from calibrant.metrics.multiclass.errors import class_ece, class_errors
 
 top_label = TopLabelDisplay.from_predictions
 

@@ -14,16 +14,16 @@ import pytest
 import calibrant
 from calibrant import TemperatureScaling
 from calibrant.arrays import InputError
-from calibrant.arrays.class_rows import check_class_rows
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
-from calibrant.calibrators.hierarchy import PathCalibrator
-from calibrant.calibrators.reduction import Reduction
+from calibrant.arrays.multiclass.rows import check_class_rows
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
+from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.export.class_document import ClassCalibration
-from calibrant.export.class_sql import LONGEST, class_columns, class_sql
 from calibrant.export.document import read
 from calibrant.export.errors import DocumentError
-from calibrant.export.verifying import verify
+from calibrant.export.sql.columns import LONGEST, class_columns, class_sql
+from calibrant.export.verify import verify
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.class_certificates import ClassCertificate
 from calibrant.guarantees.path_certificate import PathBins, PathCertificate, issue_paths

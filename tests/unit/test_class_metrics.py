@@ -24,9 +24,9 @@ from calibrant.metrics import (
     ece,
     marginal_error,
 )
-from calibrant.metrics.class_bins import ClassBins
-from calibrant.metrics.class_claims import read_claims
-from calibrant.metrics.class_spread import null_draws
+from calibrant.metrics.multiclass.bins import ClassBins
+from calibrant.metrics.multiclass.claims import read_claims
+from calibrant.metrics.multiclass.covariance import null_draws
 from calibrant.notions import TopKConfidence, TopKLabel
 
 NOTIONS = ("confidence", "top-label", "class-wise", TopKConfidence(2), TopKLabel(2), "canonical")
@@ -288,7 +288,7 @@ def test_columns_that_speak_for_themselves_are_drawn_by_themselves():
 
 def test_uncertainty_is_left_out_where_it_would_take_long_and_said_so(monkeypatch):
     for name in ("MOST_CELLS", "FEW_DRAW_CELLS"):
-        monkeypatch.setattr(f"calibrant.metrics.class_spread.{name}", 100)
+        monkeypatch.setattr(f"calibrant.metrics.multiclass.covariance.{name}", 100)
     p, y = matrix(60, 3)
     found = class_ece(p, y, notion="class-wise")
     assert (found.se, found.null) == (None, None)
@@ -299,8 +299,8 @@ def test_uncertainty_is_left_out_where_it_would_take_long_and_said_so(monkeypatc
 
 
 def test_claims_about_the_largest_scores_always_have_a_null_value(monkeypatch):
-    monkeypatch.setattr("calibrant.metrics.class_spread.MOST_CELLS", 100)
-    monkeypatch.setattr("calibrant.metrics.class_spread.DRAWN_ROWS", 60)
+    monkeypatch.setattr("calibrant.metrics.multiclass.covariance.MOST_CELLS", 100)
+    monkeypatch.setattr("calibrant.metrics.multiclass.covariance.DRAWN_ROWS", 60)
     p, y = matrix(600, 3)
     for notion in ("confidence", "top-label", TopKLabel(2)):
         assert class_ece(p, y, notion=notion).null_high is not None
@@ -311,8 +311,8 @@ def test_claims_about_the_largest_scores_always_have_a_null_value(monkeypatch):
 def test_few_draws_give_about_the_null_value_of_many(monkeypatch, notion):
     p, y = matrix(600, 3)
     many = class_ece(p, y, notion=notion)
-    monkeypatch.setattr("calibrant.metrics.class_spread.MOST_CELLS", 100)
-    monkeypatch.setattr("calibrant.metrics.class_spread.DRAWN_ROWS", 60)
+    monkeypatch.setattr("calibrant.metrics.multiclass.covariance.MOST_CELLS", 100)
+    monkeypatch.setattr("calibrant.metrics.multiclass.covariance.DRAWN_ROWS", 60)
     few = class_ece(p, y, notion=notion)
     # Means of 200 and of 20 draws: four standard errors of the latter, (null_high - null) / 1.645 / sqrt(20) each.
     room = 4.0 * (many.null_high - many.null) / 1.645 / 20**0.5

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.arrays.class_rows import check_class_rows, check_class_scores, is_matrix
-from calibrant.arrays.class_spread import SUM_TOLERANCE
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
-from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.arrays.multiclass.rows import check_class_rows, check_class_scores, is_matrix
+from calibrant.arrays.multiclass.spread import SUM_TOLERANCE
+from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.export.class_document import ClassCalibration
 from calibrant.export.document import read
 from calibrant.guarantees.provenance import ClassProvenance
 from calibrant.maps import IdentityMap, PerClassMap, SoftmaxMap, StepMap, TopMap
-from calibrant.metrics.class_errors import class_ece
+from calibrant.metrics.multiclass.errors import class_ece
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

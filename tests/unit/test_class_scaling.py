@@ -23,13 +23,13 @@ from calibrant import (
     VectorScaling,
     load,
 )
-from calibrant.arrays.class_rows import check_class_rows
-from calibrant.calibrators import softmax_ridge
-from calibrant.calibrators.class_crossing import Setting, Trials, View, safest
-from calibrant.calibrators.class_folds import ClassFolds, some_rows
-from calibrant.calibrators.softmax_fits import LogRows, fit_slope
-from calibrant.calibrators.softmax_ridge import Ridge, fit_affine
+from calibrant.arrays.multiclass.rows import check_class_rows
+from calibrant.fits import ridge as softmax_ridge
+from calibrant.fits.ridge import Ridge, fit_affine
+from calibrant.fits.softmax import LogRows, fit_slope
 from calibrant.maps import SoftmaxMap
+from calibrant.selection.multiclass.cross_validation import Setting, Trials, View, safest
+from calibrant.selection.multiclass.folds import ClassFolds, some_rows
 
 SCALINGS = (TemperatureScaling, VectorScaling, MatrixScaling, DirichletScaling, StructuredScaling)
 

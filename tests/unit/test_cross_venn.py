@@ -14,8 +14,8 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 
 from calibrant import Calibration, Refusal, VennAbers, load
-from calibrant.calibrators.cross_venn import CrossVennAbers
-from calibrant.calibrators.venn import merged_pairs
+from calibrant.calibrators.cross_venn_abers import CrossVennAbers
+from calibrant.fits.venn_abers import merged_pairs
 
 
 def sample(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from calibrant.arrays import InputError
-from calibrant.metrics.cumulative import NULL_HIGH, NULL_MEAN, brownian_max_sf, brownian_range_sf, ecce
+from calibrant.metrics.binary.cumulative import NULL_HIGH, NULL_MEAN, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.metrics.decompositions import Decomposition, decompose
-from calibrant.metrics.scores import AT_MEANS, brier, log_loss
+from calibrant.metrics.binary.decompositions import Decomposition, decompose
+from calibrant.metrics.binary.scores import AT_MEANS, brier, log_loss
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -11,8 +11,8 @@ from calibrant.displays.rates import binned_points, few_cells, heaped, isotonic_
 from calibrant.displays.validity import certified_steps
 from calibrant.guarantees.bounds import umd_epsilon
 from calibrant.maps import LogitAffineMap, StepMap
-from calibrant.metrics.bins import Bins
-from calibrant.metrics.validity import validity_curve
+from calibrant.metrics.binary.bins import Bins
+from calibrant.metrics.binary.validity import validity_curve
 
 of = ReliabilityDisplay.from_predictions
 

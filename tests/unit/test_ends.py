@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.scale_and_bin import ScalingBinning
+from calibrant.calibrators.binary.scaling import BetaScaling, LogitShift, PlattScaling, TemperatureScaling
+from calibrant.calibrators.binary.spline import SplineCalibrator
 from calibrant.calibrators.calibrate import calibrate
-from calibrant.calibrators.class_scaling import MatrixScaling, VectorScaling
-from calibrant.calibrators.class_select import ClassAutoCalibrator
 from calibrant.calibrators.crossfit import crossfit
-from calibrant.calibrators.folds import Folds
-from calibrant.calibrators.parametric import BetaScaling, LogitShift, PlattScaling, TemperatureScaling
-from calibrant.calibrators.scale_bin import ScalingBinning
+from calibrant.calibrators.multiclass.auto import ClassAutoCalibrator
+from calibrant.calibrators.multiclass.scaling import MatrixScaling, VectorScaling
 from calibrant.calibrators.segments import SegmentCalibrator
-from calibrant.calibrators.select import AutoCalibrator
-from calibrant.calibrators.spline import SplineCalibrator
 from calibrant.export.document import Calibration, load
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.metrics import log_loss
 from calibrant.numerics import CLAMP, LARGEST_HIGH, LEAST_LOW, OUTPUT_ENDS, Ends, Grid, expit, logit
 from calibrant.online import OnlineBeta, OnlinePlatt
+from calibrant.selection.folds import Folds
 from calibrant.shift import shift_to
 from calibrant.tallies import Tally, end_notes
 
@@ -457,7 +457,7 @@ def test_segments_read_certain_scores_as_the_map_of_all_does() -> None:
 
 def test_a_stage_after_certain_outputs_reads_them_once() -> None:
     """Plain means of 0 and 1 are not log-odds: a stage in between reads them, and what follows moves nothing."""
-    from calibrant.calibrators.isotonic import IsotonicCalibrator
+    from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 
     scores, y = world(2000, seed=2)
     y[scores == 0.0], y[scores == 1.0] = 0, 1

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from calibrant.arrays import InputError
 from calibrant.maps import StepMap
-from calibrant.metrics.bins import Bins
-from calibrant.metrics.errors import debiased_ece, ece, pde, sweep_ece, weak_error
+from calibrant.metrics.binary.bins import Bins
+from calibrant.metrics.binary.errors import debiased_ece, ece, pde, sweep_ece, weak_error
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally

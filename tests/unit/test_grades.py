@@ -15,7 +15,7 @@ from scipy import stats
 
 from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.metrics import chance
-from calibrant.metrics.bins import Bins
+from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
 from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Grid

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import calibrant
 from calibrant import CalibrantWarning, InputError, PathCalibrator, Taxonomy
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.path_bins import STRENGTHS
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.multiclass.path_bins import STRENGTHS
 from calibrant.export.document import read
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.path_certificate import PathCertificate
 from calibrant.maps import PathMap
-from calibrant.metrics.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
+from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.calibrators.isotonic import IsotonicCalibrator
+from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 from calibrant.maps import PiecewiseLinearMap, StepMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally

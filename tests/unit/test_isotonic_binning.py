@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant import Certificate, InputError, IsotonicBinning, IsotonicCalibrator, Refusal
-from calibrant.calibrators.pooling import block_edges, fit_centred, fit_steps
+from calibrant.fits.isotonic import block_edges, fit_centred, fit_steps
 from calibrant.maps import PiecewiseLinearMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant.arrays import InputError
-from calibrant.metrics.kernel import skce
+from calibrant.metrics.binary.kernel import skce
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

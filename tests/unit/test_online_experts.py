@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from calibrant.arrays import InputError
-from calibrant.calibrators.scaling import Scaling, fit_platt
+from calibrant.fits.scaling import Scaling, fit_platt
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, StepMap

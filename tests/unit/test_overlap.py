@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
+from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.calibrators.crossfit import crossfit
-from calibrant.calibrators.isotonic import IsotonicCalibrator
-from calibrant.calibrators.parametric import PlattScaling
 from calibrant.export.document import Calibration, DocumentError
 from calibrant.guarantees.overlap import WORDS, Lowest, _agreement, overlap, sketch
 from calibrant.maps import IdentityMap

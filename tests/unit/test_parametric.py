@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from calibrant.arrays import InputError
-from calibrant.calibrators import scaling
-from calibrant.calibrators.parametric import BetaScaling, LogitShift, PlattScaling, TemperatureScaling
+from calibrant.calibrators.binary.scaling import BetaScaling, LogitShift, PlattScaling, TemperatureScaling
+from calibrant.fits import scaling
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap
 from calibrant.numerics import Grid, expit, log_loss, logit
 from calibrant.tallies import Tally

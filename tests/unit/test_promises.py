@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from calibrant.arrays import InputError
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
-from calibrant.calibrators.hierarchy import PathCalibrator
-from calibrant.calibrators.parametric import PlattScaling
-from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.binary.scaling import PlattScaling
+from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
+from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.export.document import Calibration, load
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificates import Certificate, Mode, Refusal

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import calibrant
-from calibrant.calibrators.candidates import CANDIDATES
-from calibrant.calibrators.ranking import Ranking
+from calibrant.fits.ranking import Ranking
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.metrics import auc
 from calibrant.numerics import Grid
+from calibrant.selection.candidates import CANDIDATES
 from calibrant.tallies import Tally
 
 pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 
 from calibrant.arrays import InputError
-from calibrant.metrics.likelihood import Parameters
-from calibrant.metrics.recalibration import calibration_curve, ici, recalibration
-from calibrant.metrics.smoothers import row_quantiles
+from calibrant.metrics.binary.curves import row_quantiles
+from calibrant.metrics.binary.likelihood import Parameters
+from calibrant.metrics.binary.recalibration import calibration_curve, ici, recalibration
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

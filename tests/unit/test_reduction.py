@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 import calibrant
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.arrays.class_rows import check_class_rows
+from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.class_binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
-from calibrant.calibrators.class_scaling import VectorScaling
-from calibrant.calibrators.parametric import BetaScaling, PlattScaling
-from calibrant.calibrators.reduction import Reduction
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
+from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.reduction import Reduction
+from calibrant.calibrators.multiclass.scaling import VectorScaling
 from calibrant.export.document import read
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.bounds import clopper_pearson

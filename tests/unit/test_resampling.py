@@ -9,8 +9,8 @@ import pytest
 
 from calibrant.arrays import InputError
 from calibrant.metrics import resampling
-from calibrant.metrics.bins import Bins
-from calibrant.metrics.errors import ece
+from calibrant.metrics.binary.bins import Bins
+from calibrant.metrics.binary.errors import ece
 from calibrant.metrics.resampling import Resampled, bootstrap, null_draws, uncertainty
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally, cluster_buckets

@@ -18,7 +18,7 @@ from calibrant import (
     ScalingBinning,
 )
 from calibrant.arrays import CalibrantWarning
-from calibrant.calibrators.cuts import counted, equal_masses, parted, pulled_back
+from calibrant.fits.bins import counted, equal_masses, parted, pulled_back
 from calibrant.maps import LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Grid, expit
 from calibrant.tallies import Tally

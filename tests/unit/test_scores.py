@@ -17,8 +17,7 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.metrics.estimates import Estimate, upper_point
-from calibrant.metrics.scores import (
+from calibrant.metrics.binary.scores import (
     AT_MEANS,
     AT_THEIR_WORD,
     NO_WIDTH,
@@ -33,6 +32,7 @@ from calibrant.metrics.scores import (
     rmse,
     sharpness,
 )
+from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -26,15 +26,15 @@ from calibrant import (
 )
 from calibrant.arrays import check_rows
 from calibrant.arrays.keys import read_keys
-from calibrant.calibrators.multicalibration import bounded_p, examine, repair, saddlepoint_p
-from calibrant.calibrators.segment_losses import SplitTies, ranking_between, weighted_mean
-from calibrant.calibrators.segmenting import ALL_ROWS, SegmentCells
-from calibrant.calibrators.shrinking import Scales, Segmented, fit_scales, most_probable, shrink
 from calibrant.engine import apply as engine_apply
+from calibrant.fits.multicalibration import bounded_p, examine, repair, saddlepoint_p
+from calibrant.fits.segments import ALL_ROWS, SegmentCells
+from calibrant.fits.shrinkage import Scales, Segmented, fit_scales, most_probable, shrink
 from calibrant.maps import ByGroupMap, ComposeMap, LogitAffineMap
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import expit, logit
+from calibrant.selection.segments.losses import SplitTies, ranking_between, weighted_mean
 from calibrant.verdict.segments import scan_segments
 
 NAMES = np.array(["east", "north", "south", "west"])

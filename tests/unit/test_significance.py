@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.metrics import significance
-from calibrant.metrics.significance import (
+from calibrant.metrics.binary import significance
+from calibrant.metrics.binary.significance import (
     Finding,
     always_valid_test,
     debiased_l2_test,

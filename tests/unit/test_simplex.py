@@ -16,8 +16,8 @@ from scipy import optimize
 
 import calibrant
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.calibrators.binning import HistogramBinning
-from calibrant.calibrators.simplex import SimplexBinning
+from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.export.document import read
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.bounds import clopper_pearson

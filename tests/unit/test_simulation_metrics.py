@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from calibrant.arrays import InputError
-from calibrant.metrics.scores import brier
+from calibrant.metrics.binary.scores import brier
 from calibrant.metrics.simulation import kendall_tau, metric_bias, probabilistic_count, theoretical_error
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from calibrant.arrays import InputError
-from calibrant.metrics.smooth import smooth_ece
+from calibrant.metrics.binary.smooth import smooth_ece
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

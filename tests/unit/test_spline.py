@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from calibrant.arrays import InputError
-from calibrant.calibrators import splines, tables
-from calibrant.calibrators.parametric import PlattScaling
-from calibrant.calibrators.spline import SplineCalibrator
-from calibrant.calibrators.splines import fit_spline
+from calibrant.calibrators.binary.scaling import PlattScaling
+from calibrant.calibrators.binary.spline import SplineCalibrator
+from calibrant.fits import curves as tables
+from calibrant.fits import spline as splines
+from calibrant.fits.spline import fit_spline
 from calibrant.maps import ComposeMap, LogitAffineMap, PiecewiseLinearMap
 from calibrant.numerics import OUTPUT_ENDS, Ends, Grid, expit, log_loss, logit
 from calibrant.tallies import Tally

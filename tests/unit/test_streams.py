@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant.arrays import InputError
-from calibrant.metrics.errors import ece
+from calibrant.metrics.binary.errors import ece
 from calibrant.metrics.streams import epsilon_error, error_over_time
 from calibrant.tallies import Tally
 

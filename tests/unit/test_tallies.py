@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.calibrators.parametric import PlattScaling
+from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.numerics import CHUNK, Grid
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally, cluster_buckets

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant.arrays import InputError
-from calibrant.metrics.errors import ece
-from calibrant.metrics.validity import neighbour_rate, validity_curve
+from calibrant.metrics.binary.errors import ece
+from calibrant.metrics.binary.validity import neighbour_rate, validity_curve
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

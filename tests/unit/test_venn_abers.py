@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from calibrant import InputError, Refusal, VennAbers
 from calibrant.arrays import CalibrantWarning
-from calibrant.calibrators.venn import fit_venn, with_one_event
+from calibrant.fits.venn_abers import fit_venn, with_one_event
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -11,10 +11,10 @@ import pytest
 from scipy import special, stats
 
 from calibrant.arrays import InputError
+from calibrant.metrics.binary.likelihood import Likelihood
+from calibrant.metrics.binary.recalibration import recalibration
 from calibrant.metrics.chance import Chance
-from calibrant.metrics.likelihood import Likelihood
 from calibrant.metrics.multiplicity import holm
-from calibrant.metrics.recalibration import recalibration
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import Verdict, check, judge

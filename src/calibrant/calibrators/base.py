@@ -17,22 +17,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import InputError, Kind, check_rows
 from calibrant.arrays.columns import check_option, need_names, refuse_names, score_and_label
-from calibrant.calibrators.by_class import Weights, class_odds, refuse_by_class, restored
-from calibrant.calibrators.candidates import CANDIDATES
-from calibrant.calibrators.choosing import Facts
-from calibrant.calibrators.ranking import Ranking
 from calibrant.export.document import Calibration
+from calibrant.fits.prior_correction import Weights, class_odds, refuse_by_class, restored
+from calibrant.fits.ranking import Ranking
 from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.issuing import gate
 from calibrant.guarantees.provenance import Provenance, Sampling, State, Weighting
 from calibrant.maps import Map, StepMap
 from calibrant.numerics import Ends, to_float32
+from calibrant.selection.candidates import CANDIDATES
+from calibrant.selection.rule import Facts
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
 
 if TYPE_CHECKING:
     import onnx
 
-    from calibrant.export.onnx import Precision, Shape
+    from calibrant.export.onnx.scores import Precision, Shape
     from calibrant.export.proof import Proof
 
 DEFAULT_ALPHA = 0.1

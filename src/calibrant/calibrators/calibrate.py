@@ -8,16 +8,16 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError, Kind
-from calibrant.arrays.class_rows import ClassKind, is_matrix
 from calibrant.arrays.columns import refuse_names
+from calibrant.arrays.multiclass.rows import ClassKind, is_matrix
+from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import refuse_places
-from calibrant.calibrators.by_class import Weights
-from calibrant.calibrators.class_select import ClassAutoCalibrator
-from calibrant.calibrators.losses import Loss
+from calibrant.calibrators.multiclass.auto import ClassAutoCalibrator
 from calibrant.calibrators.segments import How, SegmentCalibrator
-from calibrant.calibrators.select import AutoCalibrator
+from calibrant.fits.prior_correction import Weights
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.provenance import Sampling
+from calibrant.selection.losses import Loss
 from calibrant.tallies import Tally
 
 
@@ -56,7 +56,7 @@ def calibrate(
     be off from it. With ``source``, scores of different origin (``mode="separate"`` of ``by``): a map for each, chosen
     on its own rows, and no probability for a source with too few of them.
 
-    For a matrix of scores, one column per class, a :class:`~calibrant.calibrators.class_select.ClassAutoCalibrator`
+    For a matrix of scores, one column per class, a :class:`~calibrant.calibrators.multiclass.auto.ClassAutoCalibrator`
     instead; ``classes`` are the labels in the order of the columns, where they cannot be told from ``y`` or a frame.
 
     Examples

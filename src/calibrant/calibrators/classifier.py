@@ -149,7 +149,7 @@ class CalibratedClassifier(ScoringClassifier):
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from calibrant.calibrators.parametric import PlattScaling
+    >>> from calibrant.calibrators.binary.scaling import PlattScaling
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 2))
     >>> y = np.where(X[:, 0] + rng.normal(size=400) > 0, "yes", "no")

@@ -13,8 +13,8 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import read_numbers
 from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
-from calibrant.calibrators.folds import ends_of_rows
 from calibrant.numerics import Floats
+from calibrant.tallies import ends_of_rows
 
 Folds = Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]
 
@@ -45,7 +45,7 @@ def crossfit(
 
     Examples
     --------
-    >>> from calibrant.calibrators.parametric import PlattScaling
+    >>> from calibrant.calibrators.binary.scaling import PlattScaling
     >>> crossfit(PlattScaling(), [0.1, 0.4, 0.5, 0.9], [0, 1, 0, 1], cv=2, time=[1, 2, 3, 4]).shape
     (4,)
     """

@@ -14,24 +14,32 @@ from sklearn.base import clone
 from calibrant.arrays import InputError, Kind, Rows, check_rows
 from calibrant.arrays.columns import check_option, refuse_names, score_and_label
 from calibrant.arrays.keys import Keys
+from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
-from calibrant.calibrators.candidates import FEW
-from calibrant.calibrators.choosing import Candidate, Facts, select
-from calibrant.calibrators.comparing import decimals_of
-from calibrant.calibrators.folds import FOLDS, Folds
-from calibrant.calibrators.losses import NAMES, Loss, Losses, outputs_of
-from calibrant.calibrators.multicalibration import Change, repair
-from calibrant.calibrators.segment_losses import by_number, estimate, kept, ranking_between, reference, weighted_mean
-from calibrant.calibrators.segment_table import SegmentTable, differences, worth
-from calibrant.calibrators.segmenting import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
-from calibrant.calibrators.select import AutoCalibrator
-from calibrant.calibrators.shrinking import Scales, shrink
+from calibrant.fits.multicalibration import Change, repair
+from calibrant.fits.segments import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
+from calibrant.fits.shrinkage import Scales, shrink
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.provenance import Provenance, Sampling, State
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
+from calibrant.selection.candidates import FEW
+from calibrant.selection.comparison import decimals_of
+from calibrant.selection.folds import FOLDS, Folds
+from calibrant.selection.losses import NAMES, Loss, Losses, outputs_of
+from calibrant.selection.rule import Candidate, Facts, select
+from calibrant.selection.segments.losses import (
+    by_number,
+    estimate,
+    kept,
+    random_parts,
+    ranking_between,
+    reference,
+    weighted_mean,
+)
+from calibrant.selection.segments.table import SegmentTable, differences, worth
 from calibrant.tallies import GroupedTally, Tally, end_notes, repeat_notes_of_rows
 
 How = Literal["shrink", "multicalibrate", "separate"]
@@ -61,7 +69,7 @@ class SegmentCalibrator(BinaryCalibrator):
 
     ``mode="shrink"``: :math:`a_g \sim N(0, \tau^2)` and :math:`d_g \sim N(0, \sigma^2)`, with the scales that make
     the labels of all segments of a column likeliest (empirical Bayes, by Laplace's method); where a few segments are
-    far off and the others are not, those have a wider prior (:func:`~calibrant.calibrators.shrinking.fit_scales`). A
+    far off and the others are not, those have a wider prior (:func:`~calibrant.fits.shrinkage.fit_scales`). A
     segment of few rows keeps nearly the map of all, and scales of 0 say that the labels, by their evidence and not by
     a test, give no reason to tell segments apart. Several columns come one after the other.
 
@@ -113,7 +121,7 @@ class SegmentCalibrator(BinaryCalibrator):
     Guarantee: no finite-sample guarantee on the map. In mode ``"multicalibrate"`` the chance of any change where none
     is due is at most ``alpha``, if the map of all is right for every segment; its fit to the same rows, which is
     cautious for maps of few parameters, and the tail of the slope are approximations. Importance weights that depend
-    on the labels are not covered (see :func:`~calibrant.calibrators.multicalibration.repair`).
+    on the labels are not covered (see :func:`~calibrant.fits.multicalibration.repair`).
     Cost: that of the calibrator, six times on cells; then one pass over the rows, and passes over segments by cells.
     Reference: Efron and Morris (1973) for shrinkage; Hebert-Johnson et al. (2018) for multicalibration.
 
@@ -245,7 +253,7 @@ class SegmentCalibrator(BinaryCalibrator):
         self.gain_ = estimate(f"{name}, change by segments", total, [0.0, -1.0, 1.0], self._loss)
 
     def _crossed(self, cells: SegmentCells) -> Iterator[Losses]:
-        parts = cells.parts(getattr(self.calibrator, "cv", FOLDS), self.random_state)
+        parts = random_parts(cells, getattr(self.calibrator, "cv", FOLDS), self.random_state)
         for numbers, part in parts if len(parts) > 1 else ():
             seen = cells.without(numbers, part)
             tally = self._base()._clipped(seen.scores())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrant.cli.wording import Mistake, in_shell
-from calibrant.export.sql import quote
+from calibrant.export.sql.scores import quote
 from calibrant.maps import ByGroupMap, ComposeMap, Map
 
 SHOWN = 3

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from calibrant.cli.wording import Mistake, identifier, in_shell
-from calibrant.export.sql import quote
+from calibrant.export.sql.scores import quote
 
 MISSING = {"", "-", ".", "?", "na", "n/a", "#n/a", "nan", "nil", "none", "null", "missing", "unknown"}
 """What people and programs write where a value is missing, in small letters."""

@@ -14,8 +14,8 @@ from calibrant.cli.files import connect, find_files, is_store, read_rows
 from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, with_type
 from calibrant.cli.wording import Mistake, in_options
 from calibrant.engine import TallyStore, collect
-from calibrant.engine.store_days import MissingDays
-from calibrant.export.sql import quote
+from calibrant.engine.store.days import MissingDays
+from calibrant.export.sql.scores import quote
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import Verdict

@@ -14,7 +14,7 @@ from calibrant.cli.source import Rows
 from calibrant.cli.wording import Mistake
 from calibrant.engine import TallyStore
 from calibrant.engine import tally as count
-from calibrant.engine.conflicts import Conflict, Words
+from calibrant.engine.store.conflicts import Conflict, Words
 from calibrant.tallies import GroupedTally, Tally
 
 Key = tuple[Any, ...]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrant.metrics.bins import Bins
+from calibrant.metrics.binary.bins import Bins
 from calibrant.numerics import Floats, expit, logit
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Tally

@@ -25,7 +25,7 @@ from calibrant.displays.rates import (
 )
 from calibrant.displays.style import AxesKind, Layout, Linear, LogOdds
 from calibrant.maps import StepMap
-from calibrant.metrics.bins import Bins, Scores, Strategy, tally_of
+from calibrant.metrics.binary.bins import Bins, Scores, Strategy, tally_of
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -126,7 +126,7 @@ class ReliabilityDisplay:
         curve
             ``"isotonic"``, which needs no choice of bins (heaped scores are shown one by one), or ``"bins"``.
         n_bins, strategy, edges
-            As for :class:`calibrant.metrics.bins.Bins`, for ``"bins"`` and for ``acceptance``. By default bins have
+            As for :func:`calibrant.metrics.ece`, for ``"bins"`` and for ``acceptance``. By default bins have
             equal mass, and on log-odds axes equal width in log-odds: of rare events most are in the top bin by mass.
         acceptance
             Lay the binned rates with their acceptance intervals over an isotonic curve.

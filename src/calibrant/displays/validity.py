@@ -12,8 +12,8 @@ from calibrant.arrays import InputError
 from calibrant.displays import style
 from calibrant.displays.style import Linear
 from calibrant.guarantees.certificates import Certificate
-from calibrant.metrics.bins import Scores
-from calibrant.metrics.validity import ValidityCurve, validity_curve
+from calibrant.metrics.binary.bins import Scores
+from calibrant.metrics.binary.validity import ValidityCurve, validity_curve
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ValidityDisplay:
 
     .. math:: V(\epsilon) = P\bigl[\,|S - E(Y \mid S)| \le \epsilon\,\bigr],\qquad \int_0^1 V = 1 - E|S - E(Y \mid S)|
 
-    for score S and label Y, as :func:`calibrant.metrics.validity.validity_curve` estimates it. Several curves of one
+    for score S and label Y, as :func:`calibrant.metrics.validity_curve` estimates it. Several curves of one
     name are repetitions and are drawn as their mean with a band of one standard deviation. A certificate adds
     :func:`certified_steps`: its bins' rates are guaranteed, the share of rows in these bins is an estimate.
 

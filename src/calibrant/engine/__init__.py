@@ -2,6 +2,6 @@
 
 from calibrant.engine.columns import apply
 from calibrant.engine.frames import Capabilities, capabilities, collect, tally, write
-from calibrant.engine.store import TallyStore
+from calibrant.engine.store.store import TallyStore
 
 __all__ = ["Capabilities", "TallyStore", "apply", "capabilities", "collect", "tally", "write"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from calibrant.arrays import InputError
 from calibrant.engine.collecting import Rows
-from calibrant.export.sql import quote
+from calibrant.export.sql.scores import quote
 from calibrant.numerics import FIRST_OCTAVE, OCTAVES, POSITION_BITS, Grid, chunks
 
 Way = Literal["bits", "numpy", "comparisons"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import InputError, Kind, check_scores
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.export.document import as_calibration
-from calibrant.export.sql import group_columns, quote, to_sql
+from calibrant.export.sql.scores import group_columns, quote, to_sql
 from calibrant.tallies import CLUSTER_BUCKETS, cluster_buckets
 
 Dialect = Literal["duckdb", "spark"]

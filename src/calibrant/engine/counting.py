@@ -13,7 +13,7 @@ from calibrant.arrays import InputError, Kind
 from calibrant.arrays.sides import check_weights
 from calibrant.engine.cells import with_cells
 from calibrant.engine.collecting import Rows, collect_frame
-from calibrant.engine.selection import Selection
+from calibrant.engine.store.selection import Selection
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import Cells, GroupedTally, Tally
 

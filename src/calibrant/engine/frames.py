@@ -19,7 +19,7 @@ from calibrant.engine.cells import Way, how_cells_are_found
 from calibrant.engine.collecting import collect_frame
 from calibrant.engine.columns import dialect_of, read_frame
 from calibrant.engine.counting import MOST_DISTINCT, count_cells, count_totals, few_scores
-from calibrant.engine.selection import Selection, Weighting
+from calibrant.engine.store.selection import Selection, Weighting
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.class_rows import ClassKind, check_class_scores
 from calibrant.arrays.errors import InputError
+from calibrant.arrays.multiclass.rows import ClassKind, check_class_scores
 from calibrant.arrays.paths import local_path
 from calibrant.export.coding import written
 from calibrant.export.files import write_whole
@@ -24,7 +24,7 @@ from calibrant.maps.classes import top_labels
 if TYPE_CHECKING:
     import onnx
 
-    from calibrant.export.onnx import Precision
+    from calibrant.export.onnx.scores import Precision
     from calibrant.export.proof import Proof
     from calibrant.maps.paths import PathForecast
 
@@ -136,9 +136,9 @@ class ClassCalibration:
 
         ``columns`` are the columns of scores by class, or in the order of the classes; None if they are called as the
         classes. A map of top classes also names the class of each rank, as ``"top 1 label"``. Dialects as in
-        :meth:`calibrant.Calibration.to_sql`; see :func:`calibrant.export.class_sql.class_sql`.
+        :meth:`calibrant.Calibration.to_sql`; see :func:`calibrant.export.sql.columns.class_sql`.
         """
-        from calibrant.export.class_sql import class_sql  # here, so that reading a document loads no dialects
+        from calibrant.export.sql.columns import class_sql  # here, so that reading a document loads no dialects
 
         return class_sql(self.map, self._columns(columns), dialect)
 
@@ -155,7 +155,7 @@ class ClassCalibration:
         The text is run on corners, ties, edge values, beside knots and on 10^4 random rows before it is written, and
         is not written if a result is off; where, is said at :meth:`calibrant.Calibration.export_sql`.
         """
-        from calibrant.export.class_proven import write_class_sql
+        from calibrant.export.sql.class_file import write_class_sql
 
         return write_class_sql(self.map, self.to_json(), local_path(path), self._columns(columns), dialect, connection)
 
@@ -167,15 +167,15 @@ class ClassCalibration:
         """The map as an ONNX model from ``scores`` to ``calibrated``, checked in onnxruntime, with the proof inside.
 
         Both are matrices, one row per case. A map of top classes also gives ``label``. Core operators only. In float32
-        it equals :meth:`transform` on float32. See :func:`calibrant.export.class_onnx.class_onnx`.
+        it equals :meth:`transform` on float32. See :func:`calibrant.export.onnx.classes.class_onnx`.
         """
-        from calibrant.export.class_proven import proven_class_model
+        from calibrant.export.sql.class_file import proven_class_model
 
         return proven_class_model(self.map, self.to_json(), dtype)
 
     def export_onnx(self, path: str | PathLike[str], dtype: Precision = "float32") -> Proof:
         """Write :meth:`to_onnx` to ``path``; it is not written if a result is off."""
-        from calibrant.export.proven import write_model
+        from calibrant.export.sql.file import write_model
 
         target = local_path(path)
         return write_model(self.to_onnx(dtype), target)

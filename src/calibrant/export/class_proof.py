@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.class_text import SMALL
-from calibrant.export.cutting import NEGLIGIBLE, knots_of
 from calibrant.export.errors import ParityError
 from calibrant.export.proof import TOLERANCE, Proof, allowed_on_path, ends_of, only_copies
+from calibrant.export.sql.classes import SMALL
+from calibrant.export.sql.cuts import NEGLIGIBLE, knots_of
 from calibrant.maps import ClassMap, Map, PerClassMap, SoftmaxMap, TopMap
 from calibrant.maps.classes import softmax
 from calibrant.maps.paths import PathMap

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 
 from calibrant.arrays import Kind
-from calibrant.arrays.class_rows import ClassKind
+from calibrant.arrays.multiclass.rows import ClassKind
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
 from calibrant.guarantees.class_certificates import ClassCertificate

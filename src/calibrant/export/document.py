@@ -16,7 +16,7 @@ from calibrant.export.class_document import ClassCalibration
 from calibrant.export.coding import OTHERS, decode, parse, written
 from calibrant.export.errors import DocumentError
 from calibrant.export.files import write_whole
-from calibrant.export.sql import to_sql
+from calibrant.export.sql.scores import to_sql
 from calibrant.guarantees.auditing import follows
 from calibrant.guarantees.certificates import Certificate, Refusal
 from calibrant.guarantees.class_promise import ClassPromise
@@ -27,7 +27,7 @@ from calibrant.maps.base import by_name, needed_columns
 if TYPE_CHECKING:
     import onnx
 
-    from calibrant.export.onnx import Precision, Shape
+    from calibrant.export.onnx.scores import Precision, Shape
     from calibrant.export.proof import Proof
 
 BY_SEGMENT = "SegmentCalibrator"
@@ -131,7 +131,7 @@ class Calibration:
         Dialects tested on the engine itself: ``"duckdb"``, ``"postgres"``, ``"spark"``, ``"sqlite"``. Generated, not
         executed: ``"bigquery"``, ``"clickhouse"``, ``"databricks"``, ``"mysql"``, ``"redshift"``, ``"snowflake"``,
         ``"trino"``, ``"tsql"``. Columns of groups are called as in the map; ``by={"region": "area_code"}`` renames. See
-        :func:`calibrant.export.sql.to_sql`.
+        :func:`calibrant.export.sql.scores.to_sql`.
         """
         return to_sql(self.map, column, dialect, by)
 
@@ -151,7 +151,7 @@ class Calibration:
         PostgreSQL, Spark), else on the engine at hand: DuckDB and SQLite in memory, and for other dialects numpy, with
         the text as sqlglot reads it. :func:`calibrant.verify` repeats the proof on any engine.
         """
-        from calibrant.export.proven import write_sql  # here, so that reading a document loads no engine
+        from calibrant.export.sql.file import write_sql  # here, so that reading a document loads no engine
 
         return write_sql(self.map, self.to_json(), local_path(path), column, dialect, connection, by)
 
@@ -161,9 +161,9 @@ class Calibration:
         Core operators only; for groups, an input of text for each column and a LabelEncoder. In float32 it equals
         :meth:`transform` on float32. ``shape`` declares the sizes of all; ``None`` leaves them open, which onnxruntime
         takes and ``onnx.checker`` does not. See
-        :func:`calibrant.export.onnx.to_onnx`.
+        :func:`calibrant.export.onnx.scores.to_onnx`.
         """
-        from calibrant.export.proven import proven_model
+        from calibrant.export.sql.file import proven_model
 
         return proven_model(self.map, self.to_json(), dtype, shape)
 
@@ -171,7 +171,7 @@ class Calibration:
         self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
     ) -> Proof:
         """Write :meth:`to_onnx` to ``path``; it is not written if a result is off."""
-        from calibrant.export.proven import write_model
+        from calibrant.export.sql.file import write_model
 
         target = local_path(path)
         return write_model(self.to_onnx(dtype, shape=shape), target)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.keys import read_keys
-from calibrant.export.cutting import NEGLIGIBLE, knots_of
 from calibrant.export.errors import ParityError
+from calibrant.export.sql.cuts import NEGLIGIBLE, knots_of
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import CLAMP, Floats
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
-from calibrant.export.dialects import NO_NAN, dialect_named
-from calibrant.export.running import Engine, Groups, Scores
+from calibrant.export.sql.dialects import NO_NAN, dialect_named
+from calibrant.export.sql.engines import Engine, Groups, Scores
 
 Row = Mapping[str, NDArray[Any]]
 """Values of the names in scope, by row: of the columns and of parameters. Text is an object, None where it is NULL."""

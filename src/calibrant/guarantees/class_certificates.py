@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import InputError
-from calibrant.arrays.class_rows import ClassKind, check_fresh_rows
+from calibrant.arrays.multiclass.rows import ClassKind, check_fresh_rows
 from calibrant.guarantees.certificates import (
     UNEVEN,
     Bound,

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import numpy as np
 
 from calibrant.arrays import InputError
-from calibrant.arrays.class_rows import ClassKind, check_class_rows, check_class_scores
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.multiclass.rows import ClassKind, check_class_rows, check_class_scores
 from calibrant.guarantees.certificates import (
     MUCH_UNCOVERED,
     UNEVEN,

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, get_args
 
 from calibrant.arrays import Kind
-from calibrant.arrays.class_rows import ClassKind, ClassRows
+from calibrant.arrays.multiclass.rows import ClassKind, ClassRows
 from calibrant.guarantees.overlap import Overlap, overlap, sketch
 from calibrant.numerics import Floats, row_fingerprint
 from calibrant.tallies import Tally

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.class_rows import check_fresh_rows
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.multiclass.rows import check_fresh_rows
 from calibrant.guarantees.certificates import (
     UNEVEN,
     Bound,

@@ -121,7 +121,7 @@ class PathMap(ClassMap):
     -----
     Edges: :meth:`apply` gives a column for each of ``nodes``, with NaN for "abstains"; :meth:`forecast` gives the path
     alone. A row with a missing score has no probabilities. Sums of scores are taken from the left to the right.
-    Guarantee: see :class:`~calibrant.calibrators.hierarchy.PathCalibrator`. Cost: O(rows x classes x levels that are
+    Guarantee: see :class:`calibrant.PathCalibrator`. Cost: O(rows x classes x levels that are
     cut).
 
     Examples

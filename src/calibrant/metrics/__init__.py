@@ -7,20 +7,13 @@ class scores, ``TESTS`` those that give a p-value; contract tests run over them.
 
 from collections.abc import Callable
 
-from calibrant.metrics.bins import Bins
-from calibrant.metrics.class_bins import ClassBins
-from calibrant.metrics.class_errors import ClassErrors, class_ece, class_errors, debiased_class_ece, marginal_error
-from calibrant.metrics.class_scores import class_accuracy, class_brier, class_log_loss
-from calibrant.metrics.cumulative import ecce
-from calibrant.metrics.decompositions import Decomposition, decompose
-from calibrant.metrics.errors import debiased_ece, ece, pde, sweep_ece, weak_error
-from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
-from calibrant.metrics.kernel import skce
-from calibrant.metrics.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
-from calibrant.metrics.recalibration import calibration_curve, ici, recalibration
-from calibrant.metrics.resampling import bootstrap
-from calibrant.metrics.scores import (
+from calibrant.metrics.binary.bins import Bins
+from calibrant.metrics.binary.cumulative import ecce
+from calibrant.metrics.binary.decompositions import Decomposition, decompose
+from calibrant.metrics.binary.errors import debiased_ece, ece, pde, sweep_ece, weak_error
+from calibrant.metrics.binary.kernel import skce
+from calibrant.metrics.binary.recalibration import calibration_curve, ici, recalibration
+from calibrant.metrics.binary.scores import (
     accuracy,
     auc,
     brier,
@@ -31,7 +24,7 @@ from calibrant.metrics.scores import (
     rmse,
     sharpness,
 )
-from calibrant.metrics.significance import (
+from calibrant.metrics.binary.significance import (
     Finding,
     always_valid_test,
     debiased_l2_test,
@@ -39,10 +32,17 @@ from calibrant.metrics.significance import (
     hosmer_lemeshow,
     spiegelhalter,
 )
+from calibrant.metrics.binary.smooth import smooth_ece
+from calibrant.metrics.binary.validity import ValidityCurve, validity_curve
+from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
+from calibrant.metrics.multiclass.bins import ClassBins
+from calibrant.metrics.multiclass.errors import ClassErrors, class_ece, class_errors, debiased_class_ece, marginal_error
+from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
+from calibrant.metrics.multiclass.scores import class_accuracy, class_brier, class_log_loss
+from calibrant.metrics.resampling import bootstrap
 from calibrant.metrics.simulation import kendall_tau, metric_bias, probabilistic_count, theoretical_error
-from calibrant.metrics.smooth import smooth_ece
 from calibrant.metrics.streams import epsilon_error, error_over_time
-from calibrant.metrics.validity import ValidityCurve, validity_curve
 
 METRICS: dict[str, Callable[..., Estimate]] = {
     "accuracy": accuracy,

@@ -13,7 +13,7 @@ from scipy import special
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import clopper_pearson
-from calibrant.metrics.bins import Bins, Scores, Strategy
+from calibrant.metrics.binary.bins import Bins, Scores, Strategy
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Floats, Ints

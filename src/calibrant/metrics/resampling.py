@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.maps import StepMap
-from calibrant.metrics.bins import Bins, Strategy
+from calibrant.metrics.binary.bins import Bins, Strategy
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_length, read_floats
-from calibrant.metrics.bins import Scores
+from calibrant.metrics.binary.bins import Scores
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally

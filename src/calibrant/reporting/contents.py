@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from calibrant.displays import ReliabilityDisplay
 from calibrant.guarantees.provenance import library_version
-from calibrant.metrics.bins import Bins
+from calibrant.metrics.binary.bins import Bins
+from calibrant.metrics.binary.cumulative import ecce
+from calibrant.metrics.binary.decompositions import Decomposition, decompose
+from calibrant.metrics.binary.errors import debiased_ece, ece, pde
+from calibrant.metrics.binary.recalibration import ici, recalibration
+from calibrant.metrics.binary.scores import auc, brier, log_loss, net_benefit
+from calibrant.metrics.binary.significance import debiased_l2_test, ecce_test, hosmer_lemeshow, spiegelhalter
+from calibrant.metrics.binary.smooth import smooth_ece
 from calibrant.metrics.chance import Chance, Units, units_of
-from calibrant.metrics.cumulative import ecce
-from calibrant.metrics.decompositions import Decomposition, decompose
-from calibrant.metrics.errors import debiased_ece, ece, pde
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.grades import grade_table
-from calibrant.metrics.recalibration import ici, recalibration
-from calibrant.metrics.scores import auc, brier, log_loss, net_benefit
-from calibrant.metrics.significance import debiased_l2_test, ecce_test, hosmer_lemeshow, spiegelhalter
-from calibrant.metrics.smooth import smooth_ece
 from calibrant.metrics.variance import rate_interval
 from calibrant.reporting.figures import LEAST, percent, share, span
 from calibrant.tallies import Clusters, Tally

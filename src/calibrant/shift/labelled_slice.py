@@ -12,7 +12,7 @@ from scipy import special
 
 from calibrant.arrays import InputError
 from calibrant.guarantees.bounds import clopper_pearson
-from calibrant.metrics.bins import Scores, tally_of
+from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.numerics import Floats
 from calibrant.shift.stages import unlabelled
 from calibrant.tallies import Tally

@@ -6,10 +6,10 @@ tallies of days, shards and workers add up to the tally of the whole, bit for bi
 
 from calibrant.tallies.cells import Cells, Counts
 from calibrant.tallies.clusters import Clusters
-from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text, ends_at
+from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text, ends_at, ends_of_rows
 from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, cluster_buckets
 from calibrant.tallies.repeats import repeat_notes, repeat_notes_of_rows
-from calibrant.tallies.tally import Resolution, Tally, effective_size
+from calibrant.tallies.tally import Resolution, Tally, effective_size, in_effective_rows
 
 __all__ = [
     "CLUSTER_BUCKETS",
@@ -26,6 +26,8 @@ __all__ = [
     "end_notes",
     "end_text",
     "ends_at",
+    "ends_of_rows",
+    "in_effective_rows",
     "repeat_notes",
     "repeat_notes_of_rows",
 ]

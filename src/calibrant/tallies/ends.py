@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numbers import Real
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import InputError, Kind, Rows
 from calibrant.numerics import LEAST_LOW, Ends
 from calibrant.tallies.tally import Tally
 
@@ -42,6 +42,11 @@ def end_notes(tally: Tally) -> tuple[str, ...]:
     where = f"from {found[0][2]}" if len(found) == 1 else "from its end"
     read = " and ".join(f"{which} {what}" for which, what, _ in found)
     return (f"{read} in log-odds, half as far {where} as the nearest other score",)
+
+
+def ends_of_rows(rows: Rows) -> Ends:
+    """How log-odds read scores of exactly 0 and 1 among these rows."""
+    return Ends.of(rows.scores) if rows.kind == "probability" else Ends()
 
 
 def ends_at(clamp: object, kind: Kind = "probability") -> Ends:

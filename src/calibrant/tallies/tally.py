@@ -575,3 +575,16 @@ def _whole(values: ArrayLike, name: str) -> Ints:
     if not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
         raise InputError(f"{name} must hold whole numbers from 0 to 2**53")
     return array.astype(np.int64)
+
+
+def in_effective_rows(rows: Rows) -> Rows:
+    """Importance weights in the unit in which they add up to the effective size.
+
+    Whole ones too: a row of weight 20 is one row, and must not be judged by what was fitted to a twentieth of it.
+    """
+    if rows.counts or rows.weights is None:
+        return rows
+    weights = rows.weights / float(rows.weights.max())  # so that squares neither overflow nor vanish
+    squares, events = weights * weights, rows.labels == 1
+    sums = (float(part.sum()) for part in (weights, weights[events], squares, squares[events]))
+    return replace(rows, weights=weights * (effective_size(*sums) / float(weights.sum())))

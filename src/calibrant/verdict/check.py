@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Kind
+from calibrant.metrics.binary.likelihood import Parameter
+from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.chance import Units, units_of
-from calibrant.metrics.likelihood import Parameter
-from calibrant.metrics.scores import auc
 from calibrant.tallies import Tally, end_notes, ends_at
 from calibrant.verdict.decision import TOLERANCE, decide, physical_rows
 from calibrant.verdict.evidence import Evidence

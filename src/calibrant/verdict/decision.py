@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from calibrant.arrays import InputError
+from calibrant.metrics.binary.likelihood import Parameter, Parameters
 from calibrant.metrics.chance import Chance
-from calibrant.metrics.likelihood import Parameter, Parameters
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.tallies import Tally
 from calibrant.verdict.evidence import Evidence

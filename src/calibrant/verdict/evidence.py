@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
-from calibrant.calibrators.folds import Folds, periods_of
 from calibrant.metrics.variance import Spread, between
 from calibrant.numerics import Ends, Floats, Grid
+from calibrant.selection.folds import Folds, periods_of
 from calibrant.tallies import SEGMENT_GRID, Clusters, GroupedTally, Tally
 from calibrant.tallies.grouped import check_ids
 

@@ -12,13 +12,13 @@ import narwhals as nw
 import numpy as np
 
 from calibrant.arrays import InputError, Kind
-from calibrant.calibrators.folds import PERIODS, Folds, cut_time, deal
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import apply, fresh_name, on_local_clock, plain_names, read_frame
 from calibrant.engine.frames import tally, totals
 from calibrant.export.document import Calibration
 from calibrant.maps import LogitAffineMap
 from calibrant.numerics import Floats, Grid
+from calibrant.selection.folds import PERIODS, Folds, cut_time, deal
 from calibrant.tallies import CLUSTER_BUCKETS, Clusters, GroupedTally, Tally
 from calibrant.verdict.decision import physical_rows
 from calibrant.verdict.evidence import NO_FOLDS, NOT_SEEN, UNSEEN, Evidence, Part, Seen, forward_folds, part_of

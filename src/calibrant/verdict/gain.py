@@ -8,11 +8,11 @@ from functools import reduce
 
 import numpy as np
 
-from calibrant.calibrators.folds import Folds
-from calibrant.calibrators.losses import Losses, outputs_of
-from calibrant.calibrators.pooling import fit_curve
-from calibrant.calibrators.scaling import fit_platt
+from calibrant.fits.isotonic import fit_curve
+from calibrant.fits.scaling import fit_platt
 from calibrant.maps import Map
+from calibrant.selection.folds import Folds
+from calibrant.selection.losses import Losses, outputs_of
 from calibrant.tallies import Tally
 from calibrant.verdict.figures import percent, signed_percent
 

@@ -14,9 +14,9 @@ from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_row
 from calibrant.arrays.columns import refuse_names, score_and_label
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.sides import side_column
-from calibrant.calibrators.folds import Folds
 from calibrant.maps.base import by_name
 from calibrant.numerics import expit
+from calibrant.selection.folds import Folds
 from calibrant.tallies import GroupedTally, Tally, repeat_notes, repeat_notes_of_rows
 from calibrant.verdict.evidence import MOST_ROWS, NO_FOLDS, NOT_SEEN, Columns, Evidence, evidence_of_rows
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from calibrant.metrics.binary.likelihood import Likelihood
 from calibrant.metrics.chance import units_of
-from calibrant.metrics.likelihood import Likelihood
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, spread_of
 from calibrant.numerics import Floats
 from calibrant.tallies import Clusters

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import InputError, Kind, Rows
 from calibrant.arrays.keys import Keys
-from calibrant.calibrators.folds import FOLDS, random_folds
 from calibrant.export.document import BY_SEGMENT, Calibration, as_calibration
 from calibrant.guarantees.overlap import Overlap
 from calibrant.maps import Map
 from calibrant.maps.base import needed_columns
+from calibrant.selection.folds import FOLDS, random_folds
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.evidence import NOT_SEEN, UNSEEN, Columns, Seen
 

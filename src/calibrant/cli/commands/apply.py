@@ -77,7 +77,7 @@ def apply(
     from calibrant.cli.groups import key_of, unlisted
     from calibrant.cli.numbers import refuse_text, type_of
     from calibrant.cli.renaming import group_names
-    from calibrant.export.sql import quote
+    from calibrant.export.sql.scores import quote
 
     inputs = disk.find_files(files)
     disk.check_output(out, list(disk.KINDS), inputs=inputs, force=force)
@@ -115,7 +115,7 @@ def _mapped(
     from calibrant.arrays import InputError
     from calibrant.engine import apply as with_map
     from calibrant.engine.columns import fresh_name
-    from calibrant.export.sql import quote
+    from calibrant.export.sql.scores import quote
 
     plain = {column: fresh_name(rows, f"{column} as it is read") for column in read}
     more = ", ".join(f"{text} AS {quote(plain[column], 'duckdb')}" for column, text in read.items())
@@ -139,7 +139,7 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
     from calibrant.cli.files import kind_of, read_rows
     from calibrant.cli.numbers import text_found
     from calibrant.cli.wording import Mistake
-    from calibrant.export.sql import quote
+    from calibrant.export.sql.scores import quote
 
     rows = read_rows(connection, [path], {}, as_text=kind_of(path) != "Parquet")
     s, p = (f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)" for column in (score, name))

@@ -103,7 +103,7 @@ def _refuse_ignored(model: bool, given: Mapping[str, object], force: bool, out: 
 
 
 def _sql(calibration: Calibration, out: str | None, column: str, dialect: str, by: dict[str, str]) -> tuple[Proof, str]:
-    from calibrant.export.proven import proven_sql
+    from calibrant.export.sql.file import proven_sql
 
     if out is not None:
         return calibration.export_sql(out, column, dialect, by=by), calibration.to_sql(column, dialect, by=by)

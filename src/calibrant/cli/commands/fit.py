@@ -14,12 +14,12 @@ import typer
 from calibrant.cli import console, options
 
 if TYPE_CHECKING:
+    from calibrant.calibrators.auto import AutoCalibrator
     from calibrant.calibrators.base import BinaryCalibrator
-    from calibrant.calibrators.comparing import Compared, Comparison
     from calibrant.calibrators.segments import SegmentCalibrator
-    from calibrant.calibrators.select import AutoCalibrator
     from calibrant.cli.source import Rows
     from calibrant.guarantees.provenance import Sampling
+    from calibrant.selection.comparison import Compared, Comparison
 
 ALPHA = 0.1
 
@@ -49,18 +49,18 @@ class LossName(StrEnum):
 
 
 CLASSES = {
-    Method.auto: ("select", "AutoCalibrator"),
-    Method.shift: ("parametric", "LogitShift"),
-    Method.temperature: ("parametric", "TemperatureScaling"),
-    Method.platt: ("parametric", "PlattScaling"),
-    Method.beta: ("parametric", "BetaScaling"),
-    Method.spline: ("spline", "SplineCalibrator"),
-    Method.isotonic: ("isotonic", "IsotonicCalibrator"),
-    Method.binning: ("binning", "HistogramBinning"),
-    Method.scaling_binning: ("scale_bin", "ScalingBinning"),
-    Method.isotonic_binning: ("isotonic", "IsotonicBinning"),
-    Method.bayesian_binning: ("bayesian", "BayesianBinning"),
-    Method.venn_abers: ("venn_abers", "VennAbers"),
+    Method.auto: ("auto", "AutoCalibrator"),
+    Method.shift: ("binary.scaling", "LogitShift"),
+    Method.temperature: ("binary.scaling", "TemperatureScaling"),
+    Method.platt: ("binary.scaling", "PlattScaling"),
+    Method.beta: ("binary.scaling", "BetaScaling"),
+    Method.spline: ("binary.spline", "SplineCalibrator"),
+    Method.isotonic: ("binary.isotonic", "IsotonicCalibrator"),
+    Method.binning: ("binary.binning", "HistogramBinning"),
+    Method.scaling_binning: ("binary.scale_and_bin", "ScalingBinning"),
+    Method.isotonic_binning: ("binary.isotonic", "IsotonicBinning"),
+    Method.bayesian_binning: ("binary.bayesian", "BayesianBinning"),
+    Method.venn_abers: ("binary.venn_abers", "VennAbers"),
 }
 """Module and class of each method; only one of them is loaded."""
 
@@ -281,7 +281,7 @@ def _as_data(chosen: AutoCalibrator) -> dict[str, Any]:
 
 def _show(comparison: Comparison, what: str) -> None:
     """The candidates that were tried, as a table, when there was more than one."""
-    from calibrant.calibrators.losses import NAMES
+    from calibrant.selection.losses import NAMES
 
     tried = [line for line in comparison.lines if isfinite(line.loss)]
     if len(tried) < 2:

@@ -84,7 +84,7 @@ def tally(
     from calibrant.cli.source import Columns, Rows
     from calibrant.cli.tallying import Counted, open_store
     from calibrant.cli.wording import Mistake
-    from calibrant.engine.store_files import check_part
+    from calibrant.engine.store.files import check_part
 
     if out is not None:
         disk.check_output(out, list(disk.KINDS), inputs=disk.find_files(files), force=force)

@@ -29,7 +29,7 @@ def verify(
       calibrant verify map.sql
     """
     from calibrant.cli.wording import Mistake
-    from calibrant.export.verifying import verify as prove
+    from calibrant.export.verify import verify as prove
 
     def run() -> object:
         try:

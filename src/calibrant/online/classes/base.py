@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError
-from calibrant.arrays.class_names import first_names
-from calibrant.arrays.class_rows import check_class_scores, class_codes
-from calibrant.arrays.class_spread import SUM_TOLERANCE
 from calibrant.arrays.columns import check_length, is_whole
 from calibrant.arrays.keys import key_text, read_keys
 from calibrant.arrays.labels import label_column
+from calibrant.arrays.multiclass.names import first_names
+from calibrant.arrays.multiclass.rows import check_class_scores, class_codes
+from calibrant.arrays.multiclass.spread import SUM_TOLERANCE
 from calibrant.maps.classes import check_classes
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster

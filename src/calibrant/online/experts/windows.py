@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from calibrant.arrays import InputError
-from calibrant.calibrators.scaling import Scaling, Support, Targets, fit_beta, fit_platt
+from calibrant.fits.scaling import Scaling, Support, Targets, fit_beta, fit_platt
 from calibrant.guarantees.certificates import Refusal
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, StepMap
 from calibrant.numerics import Floats
@@ -118,7 +118,7 @@ class Steps:
 
     def fit(self, tally: Tally) -> list[float]:
         """Bins and rates."""
-        from calibrant.calibrators.cuts import equal_masses, rates  # here: loads scipy, which scaling does without
+        from calibrant.fits.bins import equal_masses, rates  # here: loads scipy, which scaling does without
 
         starts = equal_masses(np.cumsum(tally.n), self.n_bins)
         values = rates(np.add.reduceat(tally.n, starts), np.add.reduceat(tally.events, starts))

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import InputError, check_scores
-from calibrant.arrays.class_rows import is_matrix
 from calibrant.arrays.columns import is_whole
+from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, one_score_forecaster
 from calibrant.online.parity.panels import numbered, read_values, refuse_newest_first, same_order, values_before
@@ -118,7 +118,7 @@ class ParityStream:
         Reference: 002 section 7.A.
         """
         from calibrant.metrics import accuracy, auc, ece, sharpness  # here, so that a service starts without scipy
-        from calibrant.metrics.bins import tally_of
+        from calibrant.metrics.binary.bins import tally_of
 
         judged = self._judged(after)
         tally = tally_of(self._said(said)[judged], self.outcomes[judged])

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import InputError
-from calibrant.arrays.class_names import first_names
 from calibrant.arrays.columns import read_floats
 from calibrant.arrays.keys import key_text
+from calibrant.arrays.multiclass.names import first_names
 from calibrant.numerics import Floats
 from calibrant.online.inputs import refuse_unpaired, shown
 

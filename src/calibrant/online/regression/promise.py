@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrant.arrays import InputError
-from calibrant.arrays.class_names import first_names
 from calibrant.arrays.columns import is_whole
+from calibrant.arrays.multiclass.names import first_names
 from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate, rounded_up
 

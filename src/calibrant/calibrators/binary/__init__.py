@@ -1,0 +1,1 @@
+"""Calibrators of one score."""

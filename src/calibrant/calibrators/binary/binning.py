@@ -1,0 +1,268 @@
+"""Histogram binning: the calibrator with a finite-sample, distribution-free guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import check_option
+from calibrant.arrays.errors import warn
+from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.fits.bins import (
+    ROUNDING,
+    check_bins,
+    counted,
+    default_bins,
+    mass_edges,
+    own_row_bins,
+    parted,
+    width_edges,
+)
+from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.guarantees.issuing import Bins, issue
+from calibrant.guarantees.overlap import common_rows
+from calibrant.guarantees.planning import Scheme, plan, split_size
+from calibrant.guarantees.seeds import seed_refusal
+from calibrant.maps import Map
+from calibrant.numerics import Floats
+from calibrant.tallies import Tally
+
+FIXED_SOURCE = "Gupta 2023, section 3.4.1, bins fixed beforehand"
+CHOSEN_BEFORE = "the bins were chosen before these rows were seen"
+OTHER_ROWS = "the tally that chose the bins is independent of these rows"
+SEED = "the part was drawn once, and neither the draw nor its seed was picked by its result"
+
+
+class HistogramBinning(BinaryCalibrator):
+    r"""Cut the scores into bins and give every bin the event rate seen in it.
+
+    .. math:: m(s) = \hat\pi_b \quad\text{for } s \text{ in bin } b,\qquad
+              \hat\pi_b = \frac{\text{events in } b}{\text{rows in } b}.
+
+    Parameters
+    ----------
+    n_bins : int, optional
+        Number of bins B. When neither this nor ``points_per_bin`` nor ``epsilon`` is given, about
+        :math:`\sqrt n / 6.3`, the trend of the suggestions in 002 Figure 4.2 (5, 11, 22 at 1,000, 5,000, 20,000 rows),
+        at most 100.
+    points_per_bin : int, optional
+        Choose B as n divided by this.
+    epsilon, alpha : float
+        Choose the largest B whose worst-case epsilon at confidence 1 - alpha (002 eq. 4.8, which depends on n only)
+        is at most ``epsilon``.
+    strategy : {"mass", "width"}
+        Bins of about equal mass, or of equal width on [0, 1].
+    bins_from : {"all", "part"} or Tally
+        Which rows choose the edges of equal-mass bins.
+
+        - ``"all"``: the calibration rows themselves (002 Algorithm 4.1). An edge is the score, or the grid cell, of a
+          row; rows on it take no part in the rates beside it. An edge with at least max(30, n / 10B) rows, or half as
+          many as a bin (and two), becomes a bin of its own. A lighter one puts out what the bin above it does, or its
+          own rate where that has no rows, and the certificate says that it is not covered.
+        - ``"part"``: a random part of the rows (``part_size``); rates come from the other rows (uniform-mass binning
+          with sample splitting). Values with at least half a bin's share and 30 expected rows are bins of their own.
+          Every score is covered.
+        - a :class:`Tally`, such as yesterday's: its rows choose the edges and all of today's give the rates.
+    part_size : int or float, optional
+        Rows, or share of the rows, that choose the edges under ``"part"``; by default :math:`n^{2/3} B^{1/3}`, see
+        :func:`calibrant.guarantees.planning.split_size`.
+    estimate : {"inner", "all"}
+        ``"all"`` also averages in the rows on a bin's upper edge, as Zadrozny and Elkan (2001) did (002 Corollary 4.1).
+    extremes : {"succession", "mean"}
+        What a bin of n rows with no event, or nothing but events, puts out: (k + 1) / (n + 2), or the plain 0 or 1. The
+        certificate is around the output either way.
+    random_state : int, optional
+        Seed of the draw under ``"part"``, fresh by default. The confidence of a certificate counts the draw, so it must
+        not be picked by its result; with few distinct scores a seeded fit carries no certificate
+        (:mod:`calibrant.guarantees.seeds`).
+
+    Attributes
+    ----------
+    bins_ : Bins
+        Edges, outputs, rows and events by bin; intervals come with ``certificate(alpha)``.
+
+    Notes
+    -----
+    Guarantee: ``certificate(alpha)`` holds for every distribution of independent rows, ties and atoms included; see
+    ``docs/certificates/``. Bins may come out in another order than the scores: pooling them would void the promise.
+    With ``bound="always-valid"`` pass ``n_bins``: a number of bins that follows from the rows changes as they arrive.
+    Cost: one sort (exact) or one pass (grid), then O(cells).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(7)
+    >>> scores = rng.random(2000)
+    >>> y = rng.random(2000) < scores**2
+    >>> cal = HistogramBinning(n_bins=5).fit(scores, y)
+    >>> cal.transform([0.05, 0.5, 0.95]).round(3).tolist()
+    [0.018, 0.223, 0.81]
+    >>> print(cal.certificate(alpha=0.1))
+    With confidence 90 %, in each of the 5 bins the true event rate differs from the calibrated probability by at most
+    0.060.
+      Basis: 1,996 rows, clopper-pearson intervals; Gupta 2023, Theorem 4.1, given the edges.
+      Not covered: scores on a bin edge (4 edges, 4 of 2,000 rows).
+      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
+    no argument of the fit was chosen by their labels.
+    """
+
+    _monotone: ClassVar[bool] = False
+    _restores: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_bins: int | None = None,
+        *,
+        points_per_bin: int | None = None,
+        epsilon: float | None = None,
+        alpha: float = 0.1,
+        strategy: Literal["mass", "width"] = "mass",
+        bins_from: Literal["all", "part"] | Tally = "all",
+        part_size: int | float | None = None,
+        estimate: Literal["inner", "all"] = "inner",
+        extremes: Literal["succession", "mean"] = "succession",
+        random_state: int | None = None,
+    ) -> None:
+        self.n_bins = n_bins
+        self.points_per_bin = points_per_bin
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.strategy = strategy
+        self.bins_from = bins_from
+        self.part_size = part_size
+        self.estimate = estimate
+        self.extremes = extremes
+        self.random_state = random_state
+
+    def _fit_map(self, tally: Tally) -> Map:
+        self._check_parameters(tally)
+        self.bins_ = self._bins(tally)
+        return self.bins_.to_map()
+
+    def _restored(self) -> Map:
+        self.bins_ = replace(self.bins_, odds=self._odds)
+        return self.bins_.to_map()
+
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
+        return issue(self.bins_, self.provenance_, alpha, bound, mode)
+
+    # ---------------------------------------------------------------------------------------------- where bins end
+
+    def _bins(self, tally: Tally) -> Bins:
+        if tally.edges is not None:
+            return self._fixed(tally, tally.edges, "your own table", CHOSEN_BEFORE)
+        count = self._count(tally)
+        if self.strategy == "width":
+            return self._fixed(tally, width_edges(tally, count), "equal widths", fixed=count == self.n_bins)
+        if isinstance(self.bins_from, Tally):
+            return self._from_another(tally, self.bins_from, count)
+        if not tally.counts:
+            return self._fixed(tally, mass_edges(tally, count, np.inf), "equal weights")
+        return self._from_part(tally, count) if self.bins_from == "part" else self._from_own_rows(tally, count)
+
+    def _fixed(
+        self, tally: Tally, edges: Floats, rule: str, assumption: str = "", *, fixed: bool = True, refusal: str = ""
+    ) -> Bins:
+        kept = self.extremes == "succession"
+        return counted(tally, edges, rule, FIXED_SOURCE, assumption, fixed=fixed, succession=kept, refusal=refusal)
+
+    def _from_another(self, tally: Tally, other: Tally, count: int) -> Bins:
+        edges = mass_edges(other, count, tally.total)
+        stays = count == self.n_bins and np.array_equal(edges, mass_edges(other, count, np.inf))
+        rule, refusal = "equal masses of another tally", _refuse_common_rows(tally, other)
+        return self._fixed(tally, edges, rule, OTHER_ROWS, fixed=stays, refusal=refusal)
+
+    def _from_part(self, tally: Tally, count: int) -> Bins:
+        if self.part_size is None:
+            part, rest = tally.split(split_size(int(tally.total), count), self.random_state)
+        else:
+            part, rest = parted(tally, self.part_size, self.random_state)
+        rule = f"equal masses of a random part of {int(part.total):,} rows"
+        edges = mass_edges(part, count, float(rest.total))
+        return self._fixed(rest, edges, rule, SEED, fixed=False, refusal=seed_refusal(tally, self.random_state))
+
+    def _from_own_rows(self, tally: Tally, count: int) -> Bins:
+        kept = self.extremes == "succession"
+        return own_row_bins(tally, count, succession=kept, edge_rows=self.estimate == "all")
+
+    # ------------------------------------------------------------------------------------------------ how many bins
+
+    def _count(self, tally: Tally) -> int:
+        total = int(tally.effective_size * (1.0 + ROUNDING))
+        count, most = self._asked_for(total), max(total // 2, 1)
+        if count > most:
+            warn(f"{total} rows are too few for {count} bins: {most} are used (a certificate needs two rows a bin)")
+        return min(count, most)
+
+    def _asked_for(self, total: int) -> int:
+        if self.n_bins is not None:
+            return int(self.n_bins)
+        if self.points_per_bin is not None:
+            return max(total // int(self.points_per_bin), 1)
+        if self.epsilon is not None:
+            scheme: Scheme = (
+                "ums" if self.bins_from == "part" else "umd" if self.estimate == "inner" else "umd-original"
+            )
+            return plan(n=total, epsilon=self.epsilon, alpha=self.alpha, scheme=scheme).n_bins
+        return default_bins(total)
+
+    def _check_parameters(self, tally: Tally) -> None:
+        for name, allowed in _CHOICES.items():
+            if not (name == "bins_from" and isinstance(self.bins_from, Tally)):
+                check_option(name, getattr(self, name), allowed)
+        given = [name for name in ("n_bins", "points_per_bin", "epsilon") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} both choose the number of bins: give one of them")
+        for name in ("n_bins", "points_per_bin"):
+            if getattr(self, name) is not None:
+                check_bins(getattr(self, name), name)
+        if given and tally.edges is not None:
+            raise InputError(f"{given[0]} has no meaning for a table of your own bins: leave it out")
+        if self.strategy == "width" and self.bins_from != "all":
+            raise InputError('strategy="width" takes no rows to choose bins: leave bins_from out')
+        if self.part_size is not None and self.bins_from != "part":
+            raise InputError('part_size is the size of the part: it goes with bins_from="part"')
+        if self.epsilon is not None and (self.strategy == "width" or isinstance(self.bins_from, Tally)):
+            raise InputError("epsilon cannot be planned for bins that these rows do not choose: pass n_bins")
+        if isinstance(self.bins_from, Tally):
+            _check_other(self.bins_from, tally)
+
+    def _describe(self) -> str:
+        bins = self.bins_
+        rows = bins.n[bins.n > 0]
+        spread = f"{rows.min():,.6g}" if rows.min() == rows.max() else f"{rows.min():,.6g} to {rows.max():,.6g}"
+        inverted = int((np.diff(bins.outputs[bins.n > 0]) < 0).sum())
+        order = (
+            ""
+            if not inverted
+            else f"; the outputs fall {'once' if inverted == 1 else f'{inverted} times'} as the score rises"
+        )
+        return f"{len(rows)} bin{'' if len(rows) == 1 else 's'} from {bins.rule}, {spread} rows each{order}"
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "strategy": ("mass", "width"),
+    "bins_from": ("all", "part"),
+    "estimate": ("inner", "all"),
+    "extremes": ("succession", "mean"),
+}
+
+
+def _refuse_common_rows(tally: Tally, other: Tally) -> str:
+    """Why the bins carry no certificate where rows that fill them also chose them; an error if these are all rows."""
+    common = common_rows(tally, other)
+    if other is tally or common.whole:
+        raise InputError('bins_from holds the very rows that are fitted: leave it out, or use bins_from="part"')
+    if not common.in_sample:
+        return ""
+    return (
+        f"about {100 * common.share:.0f} % of the rows are among those of bins_from, so they chose their bins: pass "
+        "the tally of other rows, or leave bins_from out"
+    )
+
+
+def _check_other(other: Tally, tally: Tally) -> None:
+    if other.kind != tally.kind:
+        raise InputError(f"bins_from holds {other.kind} scores, but these are {tally.kind} scores")

@@ -1,0 +1,84 @@
+"""Inductive Venn-Abers prediction: two probabilities for every score, and a point forecast between them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast
+
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.export.document import Calibration
+from calibrant.fits.venn_abers import fit_venn
+from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.maps import Map, StepMap
+from calibrant.tallies import Tally
+
+
+class VennAbers(BinaryCalibrator):
+    r"""Isotonic regression refitted with the new row, once as a non-event and once as an event.
+
+    .. math:: m(s) = \frac{p_1(s)}{1 - p_0(s) + p_1(s)},
+
+    where :math:`p_y(s)` is the value at s of the isotonic regression of the calibration rows and one more row
+    :math:`(s, y)`. Both are step functions of s that never fall, and :math:`p_0 \le p_1`. The point forecast m is the
+    one that Vovk, Petej and Fedorova (2015, section 4) derive for the log loss.
+
+    Scores below all calibration scores have :math:`p_0 = 0`, scores above them :math:`p_1 = 1`; the point forecast is
+    never 0 or 1: with n rows it lies in :math:`[1/(n + 2), (n + 1)/(n + 2)]`. On a grid all scores of a cell count as
+    tied. Under importance weights the new row weighs one effective row.
+
+    Attributes
+    ----------
+    p0_, p1_ : StepMap
+        The two probabilities as functions of the score; ``interval`` applies them. ``save`` stores the point forecast
+        ``map_`` alone, as one document holds one map; ``Calibration(cal.p0_, cal.provenance_).save(path)`` stores
+        either of the two.
+
+    Notes
+    -----
+    Guarantee: for independent rows (exchangeable ones will do), the probability :math:`p_Y` that belongs to the new
+    row's own label is perfectly calibrated, and the mean label of new rows lies between the means of :math:`p_0` and
+    :math:`p_1` (002 section 3.E: oracle calibration and calibration in the large). The label is not known beforehand,
+    so this says nothing about one of the two alone, nor about the point forecast: no certificate is issued, and the
+    pair is no confidence interval for the event rate, which no n rows can locate within its width of about 1/n.
+    For a model that is refitted per fold see :class:`CrossVennAbers`.
+    Cost: one sort, then O(cells log blocks); scores are looked up.
+
+    References
+    ----------
+    Vovk and Petej 2014, theorems 1 and 2; Vovk, Petej and Fedorova 2015, section 2.
+
+    Examples
+    --------
+    >>> cal = VennAbers().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
+    >>> p0, p1 = cal.interval([0.25, 0.4])
+    >>> p0.round(3).tolist(), p1.round(3).tolist()
+    ([0.333, 0.5], [0.667, 1.0])
+    >>> cal.transform([0.25, 0.4]).round(3).tolist()
+    [0.5, 0.667]
+    """
+
+    _rich_as: ClassVar[str | None] = "isotonic"
+
+    def _fit_map(self, tally: Tally) -> Map:
+        fitted = fit_venn(tally)
+        self.p0_, self.p1_ = fitted.p0, fitted.p1
+        return fitted.point
+
+    def interval(self, scores: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The two probabilities of each score, ``p0`` and ``p1``; what they promise stands in the class's notes."""
+        check_is_fitted(self, "map_")
+        p0, p1 = (Calibration(step, self.provenance_, None).transform(scores) for step in (self.p0_, self.p1_))
+        return p0, p1
+
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
+        return Refusal(
+            "of the two probabilities of a Venn-Abers forecast one is calibrated, but which one depends on the label, "
+            "and nothing is known about the point between them (Gupta 2023, section 3.E): "
+            "use HistogramBinning if you need a certificate"
+        )
+
+    def _describe(self) -> str:
+        values = cast(StepMap, self.map_).values
+        return f"{len(values)} steps, values from {values[0]:.4g} to {values[-1]:.4g}"

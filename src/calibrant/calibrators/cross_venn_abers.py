@@ -1,0 +1,143 @@
+"""Cross Venn-Abers prediction: one model and one Venn-Abers calibrator per fold, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from calibrant.calibrators.binary.venn_abers import VennAbers
+from calibrant.calibrators.classifier import ScoringClassifier, class_names, two_labels
+from calibrant.fits.venn_abers import merged_pairs
+from calibrant.guarantees.certificates import Refusal
+from calibrant.numerics import Floats
+from calibrant.tallies import Tally
+
+
+class CrossVennAbers(ScoringClassifier):
+    r"""A classifier fitted once per fold, each time with a :class:`VennAbers` of the rows left out, and merged.
+
+    .. math:: p(x) = \frac{\bar p_1(x)}{\bar q_0(x) + \bar p_1(x)}, \qquad
+              \bar p_1 = \prod_{k=1}^{K} p_{1,k}^{1/K}, \qquad
+              \bar q_0 = \prod_{k=1}^{K} (1 - p_{0,k})^{1/K},
+
+    where :math:`p_{0,k}(x), p_{1,k}(x)` are the two probabilities of the score that the model of fold k gives to x,
+    from the rows of fold k, which that model has not seen. So every row serves both the models and the calibration.
+    The point forecast is never 0 or 1.
+
+    Parameters
+    ----------
+    estimator
+        The classifier; its ``predict_proba`` (else ``decision_function``) gives the score.
+    cv : int, splitter or list of (train, test)
+        Folds; a number of them keeps the shares of the classes.
+    weights : {"importance", "counts"}
+        What ``sample_weight`` means to the calibration; see :meth:`BinaryCalibrator.fit`. Models get it as it is.
+
+    Attributes
+    ----------
+    classes_
+        Labels in the order of the models' columns.
+    estimators_, calibrators_ : list
+        The K models and the K fitted :class:`VennAbers`.
+    n_features_in_, feature_names_in_
+        Those of the models, if they have them.
+
+    Notes
+    -----
+    Edges: a fold whose other rows hold one class cannot train a model and is refused.
+    Guarantee: no finite-sample guarantee. Each of the K pairs has that of :class:`VennAbers`; merging them loses it
+    (Vovk, Petej and Fedorova 2015, section 3). There is no single map, so nothing to save as one: K models stay in use.
+    For one model and one map see :class:`CalibratedClassifier`.
+    Cost: K fits of the model; predicting asks all K.
+
+    References
+    ----------
+    Vovk, Petej and Fedorova 2015, sections 3 and 4.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = np.where(X[:, 0] + rng.normal(size=400) > 0, "yes", "no")
+    >>> model = CrossVennAbers(LogisticRegression()).fit(X, y)
+    >>> model.predict_proba([[0.3, 0.0]]).round(3).tolist()
+    [[0.449, 0.551]]
+    >>> p0, p1 = model.pair([[0.3, 0.0]])
+    >>> p0.round(3).item(), p1.round(3).item()
+    (0.509, 0.602)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        cv: int | BaseCrossValidator | Iterable[Any] = 5,
+        weights: Literal["importance", "counts"] = "importance",
+    ) -> None:
+        self.estimator = estimator
+        self.cv = cv
+        self.weights = weights
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit a model and a calibrator for each fold.
+
+        Models get rows, labels and weights as they are passed: frames stay frames, and missing values are for the
+        models to take or to refuse.
+        """
+        kind, labels = self._kind(), two_labels(y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels)
+        params = {} if sample_weight is None else {"sample_weight": sample_weight}
+        folds = list(self._folds(self.cv, X, y, labels, params))
+        classes = class_names(folds[0].model, labels)
+        tallies = [
+            Tally.from_arrays(
+                fold.scores,
+                labels[fold.rows] == classes[1],
+                None if weight is None else weight[fold.rows],
+                weights=self.weights,
+                kind=kind,
+            )
+            for fold in folds
+        ]
+        self.calibrators_ = [VennAbers().fit_tally(tally) for tally in tallies]
+        self.classes_, self.estimators_ = classes, [fold.model for fold in folds]
+        return self
+
+    def _model(self) -> Any:
+        return self.estimators_[0]
+
+    def pair(self, X: ArrayLike) -> tuple[Floats, Floats]:
+        r"""The merged probabilities :math:`1 - \bar q_0` and :math:`\bar p_1` of each row.
+
+        They are what the point forecast is made of and bound nothing: where folds disagree the first can exceed the
+        second. The pairs of a fold k are ``calibrators_[k].interval(...)`` of the scores of ``estimators_[k]``.
+        """
+        return self._merged(X)[:2]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """Calibrated probabilities, one column per entry of ``classes_``."""
+        p = self._merged(X)[2]
+        return np.column_stack([1.0 - p, p])
+
+    def _merged(self, X: ArrayLike) -> tuple[Floats, Floats, Floats]:
+        check_is_fitted(self, "calibrators_")
+        pairs = [
+            calibrator.interval(self._scores(model, X))
+            for model, calibrator in zip(self.estimators_, self.calibrators_, strict=True)
+        ]
+        p0, p1 = (np.stack(each) for each in zip(*pairs, strict=True))
+        return merged_pairs(p0, p1)
+
+    def certificate(self, alpha: float | None = None) -> Refusal:
+        """Why nothing is promised, whatever ``alpha``."""
+        check_is_fitted(self, "calibrators_")
+        return Refusal(
+            "merging the folds of a cross Venn-Abers forecast loses what each of them is promised (Vovk, Petej and "
+            "Fedorova 2015): use CalibratedClassifier of a fitted model with HistogramBinning if you need a certificate"
+        )

@@ -1,0 +1,158 @@
+"""Binary problems solved one after the other, and what is to be said about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+from sklearn.base import clone
+
+from calibrant.arrays import InputError
+from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.arrays.rows import Rows
+from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator
+from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.class_certificates import listed
+from calibrant.guarantees.class_issuing import Evidence
+from calibrant.guarantees.issuing import Bins
+from calibrant.maps import Map
+from calibrant.notions import Notion, Problem
+from calibrant.tallies import Tally
+
+Rare = Literal["pool", "refuse"]
+
+
+class Solver:
+    """Fits a binary calibrator to each problem of a notion; a tally lives no longer than its fit.
+
+    Attributes
+    ----------
+    evidence : list of Evidence
+        The bins of each problem that can carry a promise: pooled classes are not among them.
+    named : dict
+        By rank, in how many rows each class is named; for notions that ask for each named class separately.
+    refusal : Refusal or None
+        Why the calibrator promises nothing, where it has no bins.
+    """
+
+    def __init__(
+        self,
+        binary: BinaryCalibrator,
+        rows: ClassRows,
+        rare: Rare,
+        least: int,
+        settled: Callable[[Bins, Tally], Bins],
+    ) -> None:
+        self.binary, self.rows, self.rare, self.least, self.settled = binary, rows, rare, least, settled
+        self.evidence: list[Evidence] = []
+        self.named: dict[int, dict[str, float]] = {}
+        self.refusal: Refusal | None = None
+        self._told: dict[str, tuple[str, list[str]]] = {}
+
+    def maps(self, notion: Notion) -> tuple[Map, ...]:
+        """A map for each claim of the notion, or for each claim and class."""
+        claims = notion.claims(len(self.rows.classes))
+        found: list[Map] = []
+        for place, group in groupby(notion.row_problems(self.rows), lambda problem: problem.claim):
+            rank = claims[place].rank or 0
+            solve = self._by_label if claims[place].by_label else self._in_turn
+            found += solve(list(group), rank)
+        return tuple(found)
+
+    def pooled(self, rank: int) -> dict[str, float]:
+        """Classes of a rank that share a map, with the rows that name them."""
+        return {name: size for name, size in self.named[rank].items() if size < self.least}
+
+    def notes(self) -> Iterator[str]:
+        """What was pooled, and what the binary fits had to say."""
+        for rank in self.named:
+            rows = sum(self.pooled(rank).values())
+            of = f"their {rows:,.6g} rows together" if rows >= self.least else "the rows of all classes"
+            for told in self.few(rank):
+                yield f"{told}: one map serves them, fitted to {of}"
+        for note, about in self._told.values():
+            yield f"{listed(about, 3)}: {note}"
+
+    def few(self, rank: int) -> Iterator[str]:
+        """Words for the classes of a rank that share a map, if there are any."""
+        names = [f"{name!r} ({size:,.6g})" for name, size in self.pooled(rank).items()]
+        if names:
+            yield f"classes {_said(rank)} in fewer than {self.least} rows, {listed(names)}"
+
+    def _solve(self, problem: Problem, rank: int, *, promised: bool = True) -> Map:
+        about = "all classes" if problem.column is None else f"class {self.rows.classes[problem.column]!r}"
+        tally = tally_of(problem, self.rows)
+        try:
+            fitted: BinaryCalibrator = clone(self.binary)._fit_part(tally)
+        except InputError as wrong:
+            raise InputError(f"{about}: {wrong}") from None
+        for note in fitted.notes_:
+            self._told.setdefault(re.sub("[0-9]", "", note), (note, []))[1].append(about)  # one of each sort
+        bins = getattr(fitted, "bins_", None)
+        if isinstance(bins, Bins):
+            bins = self.settled(bins, tally.for_fitting())
+            if promised:
+                self.evidence.append(Evidence(rank, -1 if problem.column is None else problem.column, bins))
+            return bins.to_map()
+        if self.refusal is None:
+            told = fitted._certify(DEFAULT_ALPHA, "clopper-pearson", "simultaneous")
+            self.refusal = told if isinstance(told, Refusal) else None
+        return fitted.map_
+
+    def _in_turn(self, problems: Sequence[Problem], rank: int) -> list[Map]:
+        return [self._solve(problem, rank) for problem in problems]
+
+    def _by_label(self, problems: Sequence[Problem], rank: int) -> list[Map]:
+        """A map for each class; classes that too few rows name share one."""
+        sizes = [_size(problem, self.rows) for problem in problems]
+        self.named[rank] = dict(zip(self.rows.classes, sizes, strict=True))
+        rare = [problem for problem, size in zip(problems, sizes, strict=True) if size < self.least]
+        shared = self._shared(rare, problems, rank) if rare else None
+        return [
+            shared if shared is not None and size < self.least else self._solve(problem, rank)
+            for problem, size in zip(problems, sizes, strict=True)
+        ]
+
+    def _shared(self, rare: Sequence[Problem], problems: Sequence[Problem], rank: int) -> Map:
+        """The map of rare classes: of their own rows together, or of all rows where even these are few."""
+        if self.rare == "refuse":
+            name, size = next(iter(self.pooled(rank).items()))
+            raise InputError(
+                f"class {name!r} is {_said(rank)} in {size:,.6g} rows, fewer than {self.least}: pass more rows, a "
+                'smaller least, or rare="pool"'
+            )
+        together = _joined(rare)
+        enough = _size(together, self.rows) >= self.least
+        return self._solve(together if enough else _joined(problems), rank, promised=False)
+
+
+def tally_of(problem: Problem, rows: ClassRows) -> Tally:
+    """The tally of a binary problem of checked rows."""
+    weights = None if rows.weights is None else problem.pick(rows.weights)
+    events = problem.events(rows.labels).view(np.uint8)
+    scores = np.ascontiguousarray(problem.scores)
+    return Tally.from_rows(Rows(scores, events, weights, rows.counts, None, None, "probability", ()))
+
+
+def _size(problem: Problem, rows: ClassRows) -> float:
+    """Rows of a problem, or what its importance weights are worth."""
+    if rows.weights is None:
+        return float(len(problem.scores))
+    weights = problem.pick(rows.weights)
+    if rows.counts or not len(weights):
+        return float(weights.sum())
+    return float(weights.sum() ** 2 / (weights * weights).sum())
+
+
+def _joined(problems: Sequence[Problem]) -> Problem:
+    """The rows of several classes as one problem, about whichever class each row names."""
+    rows = np.concatenate([problem.rows for problem in problems if problem.rows is not None])
+    scores = np.concatenate([problem.scores for problem in problems])
+    return Problem(problems[0].claim, None, rows, scores, np.concatenate([problem.named for problem in problems]))
+
+
+def _said(rank: int) -> str:
+    return "predicted" if rank == 1 else f"ranked {rank}"

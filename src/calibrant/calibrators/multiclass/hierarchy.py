@@ -1,0 +1,284 @@
+"""Path calibration: probabilities for a predicted leaf of a taxonomy and for each of its ancestors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import check_option
+from calibrant.arrays.multiclass.rows import ClassKind, ClassRows, check_class_rows, read_matrix
+from calibrant.calibrators.multiclass.base import ClassCalibrator
+from calibrant.calibrators.multiclass.path_bins import (
+    CutList,
+    PathList,
+    PathRows,
+    best_strength,
+    leaf_cuts,
+    path_cuts,
+    pooled_lists,
+    rates_of_all,
+    said_by_others,
+)
+from calibrant.fits.bins import OWN_ROWS_SOURCE, ROUNDING, check_bins
+from calibrant.guarantees.certificates import Bound, Mode, Refusal
+from calibrant.guarantees.class_certificates import listed
+from calibrant.guarantees.path_certificate import PathBins, PathCertificate, issue_paths
+from calibrant.maps.classes import ClassAxis
+from calibrant.maps.paths import PathForecast, PathMap, path_scores
+from calibrant.maps.taxonomy import Taxonomy, as_taxonomy, refuse_several
+
+LIST_SOURCE = "Gupta 2023, Theorem 4.1 and Algorithm 5.10, given the cuts"
+
+
+class PathCalibrator(ClassCalibrator):
+    r"""A probability for the predicted leaf of a taxonomy and for each of its ancestors, from leaf-wise bins.
+
+    .. math:: h_v(x) = \hat\pi_{v, b, l} = \frac{\#\{i : c(x_i) = l,\ x_i \in b,\ v \in a(y_i)\}}
+                                                {\#\{i : c(x_i) = l,\ x_i \in b\}}, \qquad v \in a(l)
+
+    with :math:`c(x) = l` the leaf of the largest score, b the bin of x among those of l, and :math:`a(y)` the nodes
+    that the label y belongs to, itself included (000 section 4.3.2). Other nodes get no statement. Counts along a path
+    are nested, so probabilities never rise towards the leaf (000 Definition 8).
+
+    Parameters
+    ----------
+    taxonomy : Taxonomy or mapping from node to parent
+        Its leaves are the columns of scores, by the names of a frame, or as ``classes`` lists them for an array. Labels
+        may be inner nodes, or the root.
+    points_per_bin : int
+        Rows in a bin, about; 50 to 150 is sensible.
+    n_bins : int, optional
+        Number of bins of each leaf instead; at most one for every two rows.
+    bins_on : {"leaf", "path"}
+        ``"leaf"``: bins by the score of the predicted leaf, as top-label histogram binning has them. ``"path"``: by a
+        list of cuts on the scores of the leaf and of its ancestors in turn, where a node's score is the sum over the
+        leaves beneath it. Same number of bins, and they also tell apart how sure the model is of the broad class.
+    borrow : bool
+        Move the rates towards what all leaves beneath the same node show at similar scores, as if that were worth
+        ``strength`` rows. Probabilities still never rise towards the leaf.
+    strength : float, optional
+        Found by the likelihood of the bins' counts when not given.
+    rare : {"pool", "refuse"}
+        Leaves that are predicted in fewer than ``least`` rows: bins together with rare siblings (or, where these are
+        too few, with all rare leaves of that depth), or an error.
+    least : int
+        See ``rare``. With few rows a leaf, a larger number lets siblings share finer bins, which helped most in
+        ``docs/benchmarks/paths.txt``; bins that leaves share carry no promise.
+    alpha : float
+        Confidence of certificates is 1 - alpha.
+
+    Attributes
+    ----------
+    bins_ : PathBins
+        Rows of each bin, and how many belong to each node of the path.
+    strength_ : float or None
+        What other leaves' word was worth, in rows.
+
+    Notes
+    -----
+    Edges: of equal scores the first column is the predicted leaf. A bin of n rows none or all of which belong to a node
+    puts out (k + 1) / (n + 2). A leaf that is never predicted, alone at its depth, gets the rates of all rows.
+    Guarantee: ``certificate(alpha)`` holds for every distribution of independent rows, for all leaves, bins and nodes
+    at once; see ``docs/certificates/paths.md``. It is about the bins, so it stands with ``bins_on="path"`` too; with
+    ``borrow`` it stands, around the moved outputs, with the width of the bin's own rows. Pooled leaves are
+    promised nothing: which are pooled depends on how many rows each has drawn, so their rows are no draws of the pool.
+    Cost: O(rows x classes), and a sort of the rows of each leaf; ``borrow`` adds a Platt fit for each inner node.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(3)
+    >>> news = {"sports": None, "energy": None, "tennis": "sports", "football": "sports", "solar": "energy",
+    ...         "coal": "energy"}
+    >>> p = rng.dirichlet([0.6] * 4, 4000)
+    >>> leaves = np.array(["tennis", "football", "solar", "coal"])
+    >>> y = leaves[(p.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)]
+    >>> cal = PathCalibrator(news, n_bins=4).fit(p, y, classes=leaves)
+    >>> print(cal.forecast([[0.1, 0.2, 0.6, 0.1], [0.97, 0.01, 0.01, 0.01]]))
+    solar: energy 0.769, solar 0.649
+    tennis: sports 0.877, tennis 0.789
+    >>> print(cal.certificate())
+    With confidence 90 %, for each predicted leaf, each of its bins and every node on its path, the true share of rows
+    that belong to the node differs from the calibrated probability by at most 0.098.
+      By level, the broadest first: 0.097, 0.098.
+      Basis: 3,988 rows in 16 bins, 32 statements, clopper-pearson intervals; Gupta 2023, Theorem 4.1, given the edges.
+      Not covered: scores on a bin edge (12 edges, 12 of 4,000 rows).
+      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
+    no argument of the fit was chosen by their labels.
+    """
+
+    map_: PathMap
+
+    def __init__(
+        self,
+        taxonomy: Taxonomy | Mapping[Any, Any],
+        points_per_bin: int = 100,
+        *,
+        n_bins: int | None = None,
+        bins_on: Literal["leaf", "path"] = "leaf",
+        borrow: bool = False,
+        strength: float | None = None,
+        rare: Literal["pool", "refuse"] = "pool",
+        least: int = 20,
+        alpha: float = 0.1,
+    ) -> None:
+        self.taxonomy = taxonomy
+        self.points_per_bin = points_per_bin
+        self.n_bins = n_bins
+        self.bins_on = bins_on
+        self.borrow = borrow
+        self.strength = strength
+        self.rare = rare
+        self.least = least
+        self.alpha = alpha
+
+    def forecast(self, scores: Any) -> PathForecast:
+        """Probabilities along the path of each row's predicted leaf."""
+        check_is_fitted(self, "map_")
+        return self.map_.forecast(self._applicable()._checked(scores)[0])
+
+    # ------------------------------------------------------------------------------------------------- what comes in
+
+    def _checked_rows(self, scores: Any, y: Any, sample_weight: Any, **options: Any) -> ClassRows:
+        tree = as_taxonomy(self.taxonomy)
+        refuse_several(y)
+        if options["classes"] is None and not read_matrix(scores)[1]:
+            raise InputError("scores has no names of columns: pass classes=, the leaves in the order of the columns")
+        others = [node for node in (*tree.nodes, tree.root) if node not in set(tree.leaves)]
+        rows = check_class_rows(scores, y, sample_weight, **options, others=others)
+        absent = [leaf for leaf in tree.leaves if leaf not in set(rows.classes)]
+        extra = [name for name in rows.classes if name not in set(tree.leaves)]
+        if absent or extra:
+            what = f"no column for the leaf {absent[0]!r}" if absent else f"a column {extra[0]!r}, which is no leaf"
+            raise InputError(f"scores has {what} of the taxonomy: pass one column for each leaf and no other")
+        return rows
+
+    def _check_parameters(self, rows: ClassRows) -> None:
+        check_option("bins_on", self.bins_on, ("leaf", "path"))
+        check_option("rare", self.rare, ("pool", "refuse"))
+        for name in ("points_per_bin", "n_bins", "least"):
+            if name != "n_bins" or self.n_bins is not None:
+                check_bins(getattr(self, name), name)
+        if self.strength is not None and not (self.borrow and self.strength > 0.0):
+            raise InputError(f"strength must be a number of rows above 0, with borrow=True, got {self.strength!r}")
+        if rows.kind == "independent" and (self.borrow or self.bins_on == "path"):
+            raise InputError(
+                "independent scores have no meaning when they are added up for an ancestor: "
+                'use bins_on="leaf" without borrow, or scores whose rows sum to 1'
+            )
+
+    def _path_rows(self, rows: ClassRows, tree: Taxonomy, leaves: NDArray[Any]) -> tuple[NDArray[np.intp], PathRows]:
+        """Predicted class of each row, and the rows along their paths."""
+        top, scores = path_scores(tree.paths[leaves], rows.scores, np.arange(tree.depth), _axis(rows))
+        inner = [code for code in range(len(tree.nodes)) if code not in set(leaves.tolist())]
+        labels = np.array([*leaves, *inner, -1])[rows.labels]
+        paths = tree.paths[leaves[top]]
+        right = tree.belongs(labels[:, None], paths) & (paths >= 0)
+        mass: NDArray[Any] = rows.mass
+        if not rows.counts:
+            mass = mass * (mass.sum() / np.square(mass).sum())  # the unit in which they add up to the effective size
+        return top, PathRows(tree, paths, scores, right, mass, rows.counts)
+
+    # ------------------------------------------------------------------------------------------------------- the fit
+
+    def _fit_classes(self, rows: ClassRows) -> PathMap:
+        self._check_parameters(rows)
+        tree = as_taxonomy(self.taxonomy)
+        leaves = np.array([tree.code(name) for name in rows.classes])
+        top, paths = self._path_rows(rows, tree, leaves)
+        mass = np.bincount(top, paths.mass, minlength=len(leaves))
+        groups = self._groups(tree, leaves, rows.classes, mass)
+        others = said_by_others(paths, self.least) if self.borrow else None
+        order = np.argsort(groups[top], kind="stable")
+        ends = np.searchsorted(groups[top][order], np.arange(groups.max() + 2))
+        lists = []
+        for group in range(groups.max() + 1):
+            depth, at = int(tree.depths[leaves[groups == group][0]]), order[ends[group] : ends[group + 1]]
+            part = paths.take(at)
+            lists.append(PathList.of(self._cut(part, depth), part, depth, None if others is None else others[at]))
+        self.strength_ = None if not self.borrow else self.strength or best_strength(lists)
+        otherwise = rates_of_all(paths)
+        fitted = PathMap(
+            classes=rows.classes,
+            nodes=tree.nodes,
+            parents=tree.parents,
+            root=tree.root,
+            groups=groups,
+            sizes=np.array([len(each.cuts.cuts) for each in lists]),
+            levels=np.concatenate([each.cuts.levels for each in lists]),
+            cuts=np.concatenate([each.cuts.cuts for each in lists]),
+            rates=np.concatenate([each.rates(self.strength_, otherwise).ravel() for each in lists]),
+            on=_axis(rows),
+        )
+        self.bins_ = self._evidence(fitted, lists, rows.kind, mass)
+        return fitted
+
+    def _groups(
+        self, tree: Taxonomy, leaves: NDArray[Any], names: tuple[str, ...], mass: NDArray[Any]
+    ) -> NDArray[np.int64]:
+        """For each class the list of cuts that it has, alone or with others."""
+        least = self.least * (1.0 - ROUNDING)
+        rare = np.flatnonzero(mass < least).tolist()
+        if rare and self.rare == "refuse":
+            raise InputError(
+                f"the leaf {names[rare[0]]!r} is predicted in {mass[rare[0]]:.6g} rows, fewer than least={self.least}: "
+                'pass more rows, a smaller least, or rare="pool"'
+            )
+        groups = np.empty(len(leaves), dtype=np.int64)
+        for place, members in enumerate(pooled_lists(tree, leaves, mass, least)):
+            groups[members] = place
+        pooled = [f"{names[j]!r} ({mass[j]:.6g})" for j in rare if np.bincount(groups)[groups[j]] > 1]
+        if pooled:
+            note = f"leaves predicted in fewer than {self.least} rows share bins, without a promise: {listed(pooled)}"
+            self.notes_ = (*self.notes_, note)
+        return groups
+
+    def _cut(self, rows: PathRows, depth: int) -> CutList:
+        if not len(rows.mass):
+            return CutList(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(1, dtype=bool))
+        total, squares = rows.mass.sum(), np.square(rows.mass).sum()
+        size = int(total if rows.counts else total**2 / squares * (1.0 + ROUNDING))
+        asked = max(size // self.points_per_bin, 1) if self.n_bins is None else self.n_bins
+        cut = leaf_cuts if self.bins_on == "leaf" else path_cuts
+        return cut(rows, depth, min(asked, max(size // 2, 1)))
+
+    # ------------------------------------------------------------------------------------------------ what is promised
+
+    def _evidence(self, fitted: PathMap, lists: list[PathList], kind: ClassKind, mass: NDArray[Any]) -> PathBins:
+        light = np.concatenate([each.cuts.light for each in lists])
+        n = np.concatenate([each.n for each in lists])
+        hits = [np.where(each.cuts.light[:, None], 0, each.hits).ravel() for each in lists]
+        moved = (
+            (
+                f"Outputs are moved towards what other leaves show, worth {self.strength_:.3g} rows; the intervals are "
+                "of each bin's own rows."
+            )
+            if self.borrow
+            else ""
+        )
+        return PathBins(
+            map=fitted,
+            kind=kind,
+            n=np.where(light, 0, n),
+            hits=np.concatenate(hits),
+            uncovered=light,
+            leaf_rows=np.rint(mass).astype(np.int64),
+            source=OWN_ROWS_SOURCE if self.bins_on == "leaf" else LIST_SOURCE,
+            remarks=(moved,) if self.borrow else (),
+        )
+
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> PathCertificate | Refusal:
+        return issue_paths(self.bins_, alpha, bound, mode)
+
+    def _describe(self) -> str:
+        n = self.bins_.n[self.bins_.n > 0]
+        spread = f"{n.min():,.6g} to {n.max():,.6g} rows each" if len(n) else "all on an edge"
+        return f"{self.map_.taxonomy!r}; {len(n):,} bins by the scores of the {self.bins_on}, {spread}"
+
+
+def _axis(rows: ClassRows) -> ClassAxis:
+    return "logit" if rows.kind == "logit" else "probability"

@@ -1,0 +1,338 @@
+"""Scaling of class scores: a slope and an intercept for each class, or all slopes between classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import is_whole
+from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.calibrators.multiclass.base import ClassCalibrator
+from calibrant.fits.ridge import Ridge, fit_affine
+from calibrant.fits.softmax import LogRows, fit_slope, zero_notes
+from calibrant.maps import SoftmaxMap
+from calibrant.selection.folds import FOLDS
+from calibrant.selection.multiclass.cross_validation import (
+    MOST_FULL,
+    Setting,
+    Trials,
+    View,
+    best_setting,
+    fit_setting,
+    middle,
+    safest,
+    searched,
+)
+from calibrant.selection.multiclass.folds import ClassFolds, some_rows
+
+COMPARED = 1 << 19
+"""Settings are compared on about as many scores at most."""
+
+SUMMED = "columns that speak for themselves are scaled together, so that the rows of what comes out sum to 1"
+FREE = 1e-2
+"""What Dirichlet scaling asks of a slope on the diagonal beside an off-diagonal number: enough to keep it bounded."""
+
+
+class SoftmaxCalibrator(ClassCalibrator):
+    """What the scalings share: how a map is described, and the clamp.
+
+    Attributes
+    ----------
+    temperature_ : float
+        The temperature of pure temperature scaling, which all slopes are relative to in the penalties.
+    """
+
+    clamp: float | None = None
+
+    def _logs(self, rows: ClassRows) -> tuple[LogRows, float]:
+        """The rows as logarithms, and the slope of their temperature."""
+        if self.clamp is not None and not 0.0 < self.clamp < 1.0:
+            raise InputError(f"clamp must lie between 0 and 1, got {self.clamp!r}")
+        logs = LogRows.of(rows, self.clamp)
+        self.notes_ = (*self.notes_, *zero_notes(rows, logs.clamp))
+        return logs, self._slope(rows, logs)
+
+    def _slope(self, rows: ClassRows, logs: LogRows) -> float:
+        if rows.kind == "independent":
+            self.notes_ = (*self.notes_, SUMMED)
+        slope, notes = fit_slope(logs)
+        self.notes_ = (*self.notes_, *notes)
+        self.temperature_ = 1.0 / slope
+        return slope
+
+    def _describe(self) -> str:
+        fitted = cast(SoftmaxMap, self.map_)
+        size = len(fitted.classes)
+        slopes = fitted.slope if len(fitted.slope) == size else fitted.slope.reshape(size, size).diagonal()
+        told = (
+            f"slopes from {slopes.min():.4g} to {slopes.max():.4g} around the temperature's {1 / self.temperature_:.4g}"
+        )
+        return f"{told}, intercepts from {fitted.intercept.min():.4g} to {fitted.intercept.max():.4g}"
+
+
+class VectorScaling(SoftmaxCalibrator):
+    r"""A slope and an intercept for each class, on logarithms of probabilities.
+
+    .. math:: m(z) = \operatorname{softmax}(v \odot z + b)
+
+    with :math:`z = \log p` and p the probabilities, or the softmax of logits. This is the diagonal case of
+    :class:`DirichletScaling`. The vector scaling of Guo et al. (2017) has its slopes on raw logits, which differ from
+    :math:`\log p` by a number that varies from row to row; it is another family, and the two share only the maps whose
+    slopes are all equal, which are temperature scaling with intercepts. Ridge penalties of
+    :math:`\tfrac{\lambda}{2} \sum_k (v_k / t - \bar v / t)^2` and :math:`\tfrac{\lambda}{2} \sum_k b_k^2`, with t the
+    slope of pure temperature scaling, keep separable rows bounded.
+
+    Parameters
+    ----------
+    ridge : float
+        :math:`\lambda`, in rows.
+    clamp : float, optional
+        Probabilities are clipped to it from below before their logarithm is taken. By default those below 2**-32 count
+        as 0 and are read as half the smallest other one, with a note; logits are clipped at 1e-300.
+
+    Notes
+    -----
+    Edges: a class without rows keeps the slope of the temperature; its intercept is what the penalty allows. A constant
+    added to a row of logits changes nothing.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
+    Cost: about eight passes over the rows; above 150 classes some dozens.
+    Reference: Kull et al. (2019), for log-probabilities; 002 eq. 1.14 has logits (docs/errata.md).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1], 3000)
+    >>> tilted = p * [1, 1, 3]
+    >>> y = [rng.choice(3, p=row / row.sum()) for row in tilted]
+    >>> VectorScaling().fit(p, y).transform([[0.25, 0.25, 0.5]]).round(2).tolist()
+    [[0.12, 0.12, 0.76]]
+    """
+
+    def __init__(self, ridge: float = 1.0, *, clamp: float | None = None) -> None:
+        self.ridge = ridge
+        self.clamp = clamp
+
+    def _fit_classes(self, rows: ClassRows) -> SoftmaxMap:
+        check_ridge("ridge", self.ridge)
+        logs, slope = self._logs(rows)
+        return fit_affine(logs, Ridge(self.ridge, None, self.ridge), slope).to_map(logs)
+
+
+class MatrixScaling(SoftmaxCalibrator):
+    r"""Every class draws on the scores of all, on logarithms of probabilities.
+
+    .. math:: m(z) = \operatorname{softmax}(W z + b)
+
+    with :math:`z = \log p`, ridge penalties on the off-diagonal numbers of W and on b (ODIR), in units of logits after
+    pure temperature scaling, and one of a single row on the diagonal, which keeps separable rows bounded. The family is
+    that of :class:`DirichletScaling`, with given penalties. The matrix scaling of Guo et al. (2017) acts on raw logits
+    and is another family, unless all rows of W have the same sum.
+
+    Parameters
+    ----------
+    off_diagonal, intercept : float
+        Penalties of the off-diagonal numbers and of the intercepts, in rows.
+    clamp : float, optional
+        As in :class:`VectorScaling`.
+
+    Notes
+    -----
+    Edges, guarantee: as :class:`VectorScaling`. K classes have K (K + 1) numbers: with few rows for each of them use
+    :class:`StructuredScaling`, which finds the penalty.
+    Cost: about eight Newton steps of n K^4 / 4 operations up to 16 classes, then some hundred of 4 n K^2.
+    Reference: Kull et al. (2019), for log-probabilities and the penalties; 002 eq. 1.15 has logits (docs/errata.md).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1], 3000)
+    >>> y = [rng.choice(3, p=0.5 * row + 0.5 * row[[1, 0, 2]]) for row in p]  # the first two are often confused
+    >>> MatrixScaling().fit(p, y).transform([[0.6, 0.2, 0.2]]).round(2).tolist()
+    [[0.38, 0.42, 0.2]]
+    """
+
+    def __init__(self, off_diagonal: float = 10.0, intercept: float = 1.0, *, clamp: float | None = None) -> None:
+        self.off_diagonal = off_diagonal
+        self.intercept = intercept
+        self.clamp = clamp
+
+    def _fit_classes(self, rows: ClassRows) -> SoftmaxMap:
+        check_ridge("off_diagonal", self.off_diagonal)
+        check_ridge("intercept", self.intercept)
+        logs, slope = self._logs(rows)
+        return fit_affine(logs, Ridge(1.0, self.off_diagonal, self.intercept), slope).to_map(logs)
+
+
+class StructuredScaling(SoftmaxCalibrator):
+    r"""Between a temperature and a matrix, as far as the rows support it.
+
+    .. math:: m(z) = \operatorname{softmax}\bigl(t (V z) + b\bigr)
+
+    with t the slope of pure temperature scaling, V near the identity, and ridge penalties :math:`\lambda / 5` for
+    the deviations of its diagonal from their mean, :math:`\lambda` for the numbers beside it, and 1 for the
+    intercepts, all in rows. Up to 128 classes V is a matrix, beyond that a diagonal.
+
+    Parameters
+    ----------
+    strength : float, optional
+        :math:`\lambda`. By default 30 (300 above 32 classes), unless one from 1 to 1,000 is better by a standard error
+        on unseen rows.
+    clamp : float, optional
+        Probabilities are held at it from below. By default the best on unseen rows from nothing to 0.01: forests say 0
+        where they should not.
+    cv : int
+        Parts of the rows that these are chosen by.
+    random_state : int
+        Seed of the parts.
+
+    Attributes
+    ----------
+    strength_, clamp_ : float
+        What was chosen.
+
+    Notes
+    -----
+    Edges: as :class:`VectorScaling`. With one row, or one part, the first penalty and the clamp 2**-32 are taken.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
+    Cost: about ten settings, fitted to each of ``cv`` parts.
+    Reference: Kull et al. (2019) and Berta et al. (2025) for penalised matrices.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1], 3000)
+    >>> y = [rng.choice(3, p=0.5 * row + 0.5 * row[[1, 0, 2]]) for row in p]  # the first two are often confused
+    >>> cal = StructuredScaling().fit(p, y)
+    >>> cal.transform([[0.6, 0.2, 0.2]]).round(2).tolist(), cal.strength_
+    ([[0.38, 0.42, 0.2]], 10.0)
+    """
+
+    def __init__(
+        self, strength: float | None = None, *, clamp: float | None = None, cv: int = FOLDS, random_state: int = 0
+    ) -> None:
+        self.strength = strength
+        self.clamp = clamp
+        self.cv = cv
+        self.random_state = random_state
+
+    def _first(self, size: int) -> Setting:
+        """The setting that the search begins with."""
+        return Setting("matrix" if size <= MOST_FULL else "vector", self.clamp or 2.0**-32, middle(size))
+
+    def _fit_classes(self, rows: ClassRows) -> SoftmaxMap:
+        setting = self._setting(rows)
+        self.strength_, self.clamp_ = setting.strength, setting.clamp
+        logs = LogRows.of(rows, setting.clamp)
+        return fit_setting(setting, logs, self._slope(rows, logs))[0]
+
+    def _setting(self, rows: ClassRows) -> Setting:
+        check_parts(self.cv)
+        if self.clamp is not None and not 0.0 < self.clamp < 1.0:
+            raise InputError(f"clamp must lie between 0 and 1, got {self.clamp!r}")
+        first = self._first(len(rows.classes))
+        if self.strength is not None:
+            check_ridge("strength", self.strength)
+            first = replace(first, strength=self.strength)
+            if self.clamp is not None:
+                return first
+        view = crossed(rows, self.cv, self.random_state)
+        return first if view is None else self._searched(view, first)
+
+    def _searched(self, view: View, first: Setting) -> Setting:
+        if self.strength is None:
+            return searched(view, first) if self.clamp is None else best_setting(view, first, (self.clamp,))
+        return safest(view, [replace(first, clamp=clamp) for clamp in view.trials.clamps()])
+
+    def _describe(self) -> str:
+        return f"{super()._describe()}; penalty {self.strength_:g} rows, clamp {self.clamp_:.3g}"
+
+
+class DirichletScaling(StructuredScaling):
+    r"""Dirichlet calibration: the map that is right when the probabilities of each class follow a Dirichlet law.
+
+    .. math:: m(p) = \operatorname{softmax}(W \log p + b)
+
+    with ridge penalties on the off-diagonal numbers of W and on b (ODIR) that cross-fitting chooses; the diagonal is
+    all but free. :class:`StructuredScaling` draws the diagonal towards a common slope too.
+
+    Parameters
+    ----------
+    strength : float, optional
+        Penalty of the off-diagonal numbers, in rows; chosen as there by default.
+    intercept : float, optional
+        Penalty of the intercepts; by default the best on unseen rows among 0.1, 1, 10 and 100.
+    clamp, cv, random_state
+        As in :class:`StructuredScaling`.
+
+    Attributes
+    ----------
+    strength_, intercept_, clamp_ : float
+        What was chosen.
+
+    Notes
+    -----
+    Edges, guarantee, cost: as :class:`StructuredScaling`.
+    Reference: Kull et al. (2019), whose linear parametrisation this is; 002 section 5.4.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(3, size=3000)
+    >>> p = np.array([rng.dirichlet(1 + 2 * np.eye(3)[label]) for label in y])
+    >>> cal = DirichletScaling().fit(p, y)  # the truth: log odds of two classes are 2 log (p_j / p_k)
+    >>> cal.transform([[0.5, 0.25, 0.25]]).round(2).tolist()
+    [[0.65, 0.18, 0.18]]
+    """
+
+    def __init__(
+        self,
+        strength: float | None = None,
+        intercept: float | None = None,
+        *,
+        clamp: float | None = None,
+        cv: int = FOLDS,
+        random_state: int = 0,
+    ) -> None:
+        super().__init__(strength, clamp=clamp, cv=cv, random_state=random_state)
+        self.intercept = intercept
+
+    def _first(self, size: int) -> Setting:
+        if self.intercept is not None:
+            check_ridge("intercept", self.intercept)
+        penalty = 1.0 if self.intercept is None else self.intercept
+        return replace(super()._first(size), form="matrix", share=FREE, intercepts=penalty)
+
+    def _setting(self, rows: ClassRows) -> Setting:
+        found = super()._setting(rows)
+        self.intercept_ = found.intercepts
+        return found
+
+    def _searched(self, view: View, first: Setting) -> Setting:
+        found = super()._searched(view, first)
+        if self.intercept is not None:
+            return found
+        return min((replace(found, intercepts=penalty) for penalty in (1.0, 0.1, 10.0, 100.0)), key=view.mean)
+
+
+def crossed(rows: ClassRows, cv: int, random_state: int) -> View | None:
+    """The rows, or some of them, cut into parts for comparison by log loss; None where there is one part only."""
+    some = some_rows(rows, COMPARED, random_state)
+    if len(some) < 2:
+        return None
+    trials = Trials(some, ClassFolds.of(some, cv, random_state), "log")
+    return View(trials, trials.parts) if trials.parts else None
+
+
+def check_parts(cv: int) -> None:
+    """A number of parts."""
+    if not is_whole(cv) or cv < 2:
+        raise InputError(f"cv must be a whole number of at least 2 parts, got {cv!r}")
+
+
+def check_ridge(name: str, value: float) -> None:
+    """A penalty in rows."""
+    if not (np.isscalar(value) and not isinstance(value, str) and 0.0 < float(value) < np.inf):
+        raise InputError(f"{name} must be a number of rows above 0, got {value!r}")

@@ -1,0 +1,245 @@
+"""Calibration error class by class, before and after: whether rare classes are served as well as common ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import is_whole
+from calibrant.arrays.multiclass.rows import ClassKind
+from calibrant.displays import style
+from calibrant.displays.multiclass.rates import worst
+from calibrant.displays.panels import panel_beside
+from calibrant.metrics.multiclass.bins import ClassStrategy
+from calibrant.metrics.multiclass.claims import read_claims
+from calibrant.metrics.multiclass.errors import ClassErrors, class_errors
+from calibrant.notions import Notion, as_notion
+from calibrant.numerics import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_CLASSES = 25
+"""Classes shown, unless asked otherwise."""
+TITLES = {"top-label": "Top-label error by class", "class-wise": "Class-wise error by class"}
+LABELS = {"top-label": "Class named", "class-wise": "Class"}
+
+
+class ClassErrorDisplay:
+    r"""Calibration error of each class, the most frequent first; of one model, or before and after calibration.
+
+    A dot is the error of class l,
+
+    .. math:: E_l = \sum_b \frac{n_{lb}}{n_l}\, |\bar y_{lb} - \bar s_{lb}|
+
+    over its bins b, as :func:`calibrant.metrics.multiclass.errors.class_errors` computes it for the top-label or the
+    class-wise notion; the upright tick of the same colour is what a calibrated model would show on average at these
+    rows, which is much where rows are few. Beside it stands how many rows the class has.
+
+    Notes
+    -----
+    Edge rules: a class that no row names has no dot. Of more than 25 classes those are shown whose error goes farthest
+    beyond its tick, in any of the models; the caption says how many are not. Beyond 20,000,000 rows times classes the
+    class-wise picture has no ticks, and the caption says so. Guarantee: no finite-sample guarantee.
+    Cost: that of ``class_errors``, with its null value. Reference: 002 section 5.B.2 and Figure 5.4, right.
+
+    Attributes
+    ----------
+    errors
+        Errors of each model, by name, as computed.
+    classes
+        Names of the classes shown.
+    unseen
+        How many are not shown.
+    ax_, counts_ax_, figure_
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> p = np.repeat([[0.6, 0.4], [0.4, 0.6]], [10, 5], axis=0)
+    >>> display = ClassErrorDisplay.from_predictions(p, [0] * 6 + [1] * 9, after=[0.6] * 10 + [0.9] * 5)
+    >>> [round(row["error"], 6) for row in display.data["models"][0]["classes"]]
+    [0.0, 0.4]
+    >>> [round(row["error"], 6) for row in display.data["models"][1]["classes"]]
+    [0.0, 0.1]
+    """
+
+    ax_: Axes
+    counts_ax_: Axes
+    figure_: Any
+
+    def __init__(
+        self,
+        errors: Mapping[str, ClassErrors],
+        *,
+        notion: Notion | str = "top-label",
+        most: int = MOST_CLASSES,
+        counted: bool = True,
+    ) -> None:
+        self.notion = as_notion(notion)
+        if self.notion.name not in TITLES:
+            raise InputError(f"notion must be one of {', '.join(map(repr, TITLES))}, got {self.notion.name!r}")
+        if not 1 <= len(errors) <= 3 or len({frozenset(one.classes) for one in errors.values()}) != 1:
+            raise InputError("errors must hold one to three models of the same classes")
+        if not is_whole(most) or most < 1:
+            raise InputError(f"most must be a whole number from 1 on, got {most!r}")
+        self.errors = dict(errors)
+        self.counted = counted
+        first = next(iter(self.errors.values()))
+        excess = np.max([_excess(one, first.classes) for one in self.errors.values()], axis=0)
+        self._kept = worst(excess, most)
+        self.classes = tuple(first.classes[j] for j in self._kept)
+        self.unseen = len(first.classes) - len(self.classes)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        scores: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        after: Any = None,
+        notion: Notion | str = "top-label",
+        classes: Sequence[Any] | None = None,
+        kind: ClassKind | None = None,
+        n_bins: int = 15,
+        strategy: ClassStrategy = "width",
+        most: int = MOST_CLASSES,
+        random_state: int = 0,
+    ) -> ClassErrorDisplay:
+        """Compute the errors of a matrix of class scores, and of what calibration made of it.
+
+        Parameters
+        ----------
+        scores, y, sample_weight, classes, kind
+            As in :func:`calibrant.metrics.multiclass.errors.class_errors`.
+        after
+            A fitted calibrator, or calibrated probabilities of the same rows: a matrix, or, for the top-label notion,
+            one column with the probability of the class that the row of ``scores`` names.
+        notion
+            ``"top-label"`` or ``"class-wise"``.
+        n_bins, strategy
+            As for ``class_errors``, the same for both.
+        most
+            Classes shown at most.
+        """
+        options: dict[str, Any] = {
+            "notion": notion, "n_bins": n_bins, "strategy": strategy, "random_state": random_state,
+        }  # fmt: skip
+        shown: dict[str, Any] = {"notion": notion, "most": most, "counted": sample_weight is None}
+        before = class_errors(scores, y, sample_weight, classes=classes, kind=kind, **options)
+        if after is None:
+            return cls({"": before}, **shown)
+        told = np.asarray(after.transform(scores) if hasattr(after, "transform") else after)
+        if told.ndim == 1 or told.shape[1] == 1:
+            kept = slice(None) if sample_weight is None else np.asarray(sample_weight) != 0
+            claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, kind=kind)
+            assert claims.named is not None
+            named = np.array(claims.classes)[claims.named[:, 0]]
+            weight = None if sample_weight is None else np.asarray(sample_weight)[kept]
+            changed = class_errors(
+                told.reshape(-1)[kept], np.asarray(y)[kept], weight, classes=claims.classes, named=named, **options
+            )
+        else:
+            changed = class_errors(after, y, sample_weight, classes=classes, **options)
+        return cls({"before": before, "after": changed}, **shown)
+
+    # -------------------------------------------------------------------------------------------------------- data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Every number in the picture, as plain lists."""
+        models = []
+        for name, one in self.errors.items():
+            records = {record["class"]: record for record in one.to_dict()["classes"]}
+            models.append({"label": name, "classes": [records[shown] for shown in self.classes]})
+        return {
+            "display": "class errors",
+            "notion": self.notion.name,
+            "classes_not_shown": self.unseen,
+            "models": models,
+        }
+
+    @property
+    def caption(self) -> str:
+        """What the picture shows, in words."""
+        first = next(iter(self.errors.values()))
+        total = style.amount(float(first.rows.sum()), self.counted)
+        text = f"{total}, {style.plural(len(first.classes), 'class', 'es')}, the most frequent first."
+        if self.unseen:
+            text += (
+                f" Shown are the {len(self.classes):,} whose error goes farthest beyond chance; {self.unseen:,} "
+                f"{'is' if self.unseen == 1 else 'are'} not shown."
+            )
+        silent = int(np.isnan(first.error).sum())
+        if silent:
+            whom = "it" if silent == 1 else "them"
+            text += f" {style.plural(silent, 'class', 'es')} without an error: no row names {whom}."
+        if first.null is None:
+            return f"{text} What chance alone shows is not computed for so many rows: rare classes show more."
+        return f"{text} By chance alone, a calibrated model shows about its upright tick."
+
+    # ----------------------------------------------------------------------------------------------------- drawing
+
+    def plot(self, ax: Axes | None = None) -> ClassErrorDisplay:
+        """Draw on ``ax``, or on a new figure; the counts get the right quarter of the axes' place."""
+        ax = style.new_axes(ax, (6.6, 2.5 + 0.28 * len(self.classes)))
+        self.ax_, self.figure_ = ax, style.figure_of(ax)
+        self.counts_ax_ = panel_beside(ax)
+        rows = np.arange(len(self.classes))
+        shown = self.data["models"]
+        most = 0.0
+        for place, model in enumerate(shown):
+            error, null = (_column(model["classes"], name) for name in ("error", "null"))
+            self._draw(ax, place, np.asarray(rows + 0.3 * (place - (len(shown) - 1) / 2.0)), error, null)
+            most = max(most, *np.nan_to_num(error), *np.nan_to_num(null))
+        style.percent_axis(ax, "x", 0.0, min(1.04 * most, 1.0) or 0.01)
+        for row in rows[1:]:
+            ax.axhline(row - 0.5, color=style.GUIDE, linewidth=0.4, alpha=0.5, zorder=0.5)
+        ax.set_yticks(rows, [style.short(name) for name in self.classes])
+        ax.set_ylabel(style.some_of(LABELS[self.notion.name], len(self.classes), self.unseen))
+        ax.set_xlabel("Calibration error of the class")
+        self._draw_counts(self.counts_ax_, rows)
+        style.caption(ax, TITLES[self.notion.name], self.caption, [self.counts_ax_])
+        style.legend_under(ax, len(rows))
+        return self
+
+    def _draw(self, ax: Axes, place: int, rows: Floats, error: Floats, null: Floats) -> None:
+        turn = len(self.errors) - 1 - place  # the last model has the first colour, as in a reliability diagram
+        name = list(self.errors)[place]
+        colour, marker = style.COLOURS[turn], style.MARKERS[turn]
+        ax.scatter(error, rows, c=colour, marker=marker, s=28.0, label=name or "error", zorder=4 - 0.1 * turn)
+        if np.isnan(null).all():
+            return
+        # Dotted and thin, to lead the eye from tick to dot: a solid line would read as an interval.
+        ends = np.minimum(error, null), np.maximum(error, null)
+        ax.hlines(rows, *ends, color=colour, linewidth=0.8, linestyle=(0, (1, 3)), alpha=0.8, zorder=2)
+        told = f"calibrated model of this size, {name}" if name else "calibrated model of this size"
+        ax.scatter(null, rows, c=colour, marker="|", s=60.0, linewidths=1.5, label=told, zorder=3 - 0.1 * turn)
+
+    def _draw_counts(self, panel: Axes, rows: Any) -> None:
+        records = self.data["models"][0]["classes"]
+        share, n = (_column(records, name) for name in ("share", "rows"))
+        panel.barh(rows, share, height=0.7, linewidth=0.0, **style.BAND)
+        for row, at, count in zip(rows, share, n, strict=True):
+            panel.annotate(
+                f"{count:,.6g}", (at, row), (3.0, 0.0), textcoords="offset points", va="center", fontsize="x-small"
+            )
+        style.percent_axis(panel, "x", 0.0, float(share.max()) or 1.0, stretch=1.9, room=0.0)
+        panel.tick_params(axis="y", labelleft=False)
+        panel.set_xlabel("Share of rows")
+
+
+def _excess(errors: ClassErrors, classes: Sequence[str]) -> Floats:
+    """Error beyond chance, in the order of ``classes``; what has no error has none."""
+    null = np.zeros(len(errors)) if errors.null is None else errors.null
+    by_name = dict(zip(errors.classes, np.nan_to_num(errors.error - null, nan=-np.inf).tolist(), strict=True))
+    return np.array([by_name[name] for name in classes])
+
+
+def _column(records: Sequence[Mapping[str, Any]], name: str) -> Floats:
+    return np.array([np.nan if record.get(name) is None else record[name] for record in records], dtype=np.float64)

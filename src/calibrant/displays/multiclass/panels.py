@@ -1,0 +1,233 @@
+"""Reliability diagrams of single classes, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.arrays import InputError, Rows
+from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.multiclass.rows import ClassKind
+from calibrant.displays import style
+from calibrant.displays.multiclass.rates import ClassCells, worst
+from calibrant.displays.panels import panels_under
+from calibrant.displays.rates import Series
+from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
+from calibrant.metrics.multiclass.claims import Claims, read_claims
+from calibrant.tallies import Tally
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_PANELS = 9
+"""Classes shown, unless asked otherwise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One class: its curve, its rows, its error and what a calibrated model of this size would show."""
+
+    name: str
+    series: Series
+    error: float
+    chance: float
+
+
+class ClassWiseDisplay:
+    r"""Reliability diagrams of single classes, each class against the rest, side by side on the same axes.
+
+    The panel of class l is the :class:`ReliabilityDisplay` of the scores :math:`p_{il}` and the events
+    :math:`Y_i = l`, all rows taking part: the class-wise notion of calibration. Of many classes those are shown whose
+    error goes farthest beyond chance,
+
+    .. math:: E_l - E_l^0, \qquad E_l = \frac{1}{n} \sum_b \Bigl|\sum_{i \in b} (\mathbb 1\{Y_i = l\} - p_{il})\Bigr|,
+
+    over ten bins b of equal width, with :math:`E_l^0` the mean of :math:`E_l` over 500 simulated calibrated models
+    (binomial events at the mean score of each bin); the caption says how many are not shown.
+
+    Notes
+    -----
+    Edge rules: a class without rows is a class like any other; importance weights count with the effective number of
+    rows. Guarantee: no finite-sample guarantee; the grey holds at each score by itself, and the worst of many classes
+    stray from it by chance more often than one class does.
+    Cost: one pass over the matrix, then a :class:`ReliabilityDisplay` for each class shown.
+    Reference: 002 eq. 5.5 and Appendix 5.F; Dimitriadis, Gneiting, Jordan 2021.
+
+    Attributes
+    ----------
+    panels
+        The classes shown, worst first.
+    unseen
+        How many classes are not shown.
+    axes
+        ``"linear"`` or ``"log-odds"``, the same for all.
+    ax_, panels_, figure_
+        Set by :meth:`plot`: the axes of the headline, those of the panels, and the figure.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1], 900)
+    >>> y = [rng.choice(["a", "b", "c"], p=row) for row in p[:, [0, 2, 1]]]  # b and c taken for each other
+    >>> display = ClassWiseDisplay.from_predictions(p, y, most=2)
+    >>> sorted(panel["class"] for panel in display.data["panels"])
+    ['b', 'c']
+    """
+
+    ax_: Axes
+    panels_: tuple[Axes, ...]
+    figure_: Any
+
+    def __init__(
+        self,
+        panels: Sequence[Panel],
+        unseen: int = 0,
+        *,
+        curve: CurveKind = "isotonic",
+        level: float = 0.9,
+        axes: Literal["linear", "log-odds"] = "linear",
+    ) -> None:
+        self.panels = tuple(panels)
+        self.unseen = unseen
+        self.curve = curve
+        self.level = level
+        self.axes = axes
+        self._whole = ReliabilityDisplay([panel.series for panel in panels], curve=curve, level=level, axes=axes)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        scores: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        kind: ClassKind | None = None,
+        most: int = MOST_PANELS,
+        curve: CurveKind = "isotonic",
+        n_bins: int = 10,
+        level: float = 0.9,
+        axes: Literal["linear", "log-odds"] = "linear",
+        random_state: int = 0,
+    ) -> ClassWiseDisplay:
+        """Compute the diagrams of a matrix of class scores; nothing is drawn before :meth:`plot`.
+
+        Parameters
+        ----------
+        scores, y, sample_weight, classes, kind
+            As in :func:`calibrant.arrays.multiclass.rows.check_class_rows`; rows in [0, 1] need not sum to 1.
+        most
+            Classes shown at most.
+        curve, n_bins, level, random_state
+            As for :class:`ReliabilityDisplay`; bins have equal width, since most scores of a class are near 0.
+        axes
+            ``"linear"``, or ``"log-odds"`` where the scores of rare classes stay small.
+        """
+        check_option("axes", axes, ("linear", "log-odds"))
+        if not is_whole(most) or most < 1:
+            raise InputError(f"most must be a whole number from 1 on, got {most!r}")
+        claims = read_claims(scores, y, sample_weight, notion="class-wise", classes=classes, kind=kind)
+        cells = ClassCells.of(claims, 10)
+        error, chance = cells.errors(random_state)
+        shown = worst(error - chance, most)
+        shown = shown[np.argsort(chance[shown] - error[shown], kind="stable")]
+        options = {
+            "curve": curve, "n_bins": n_bins, "strategy": "width", "level": level, "random_state": random_state,
+        }  # fmt: skip
+        panels = [
+            Panel(claims.classes[j], _series(claims, int(j), options), float(error[j]), float(chance[j])) for j in shown
+        ]
+        return cls(panels, len(claims.classes) - len(panels), curve=curve, level=level, axes=axes)
+
+    # -------------------------------------------------------------------------------------------------------- data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Every number in the picture, as plain lists."""
+        series = self._whole.data["series"]
+        panels = [
+            {"class": panel.name, "error": panel.error, "error_by_chance": panel.chance, **numbers}
+            for panel, numbers in zip(self.panels, series, strict=True)
+        ]
+        return {
+            "display": "class-wise",
+            "curve": self.curve,
+            "level": self.level,
+            "axes": self.axes,
+            "classes_not_shown": self.unseen,
+            "panels": panels,
+        }
+
+    @property
+    def caption(self) -> str:
+        """What the picture shows, in words."""
+        first = self.panels[0].series
+        text = f"{style.amount(first.rows, first.counted)}. Each class against all others; every row is in every panel."
+        if self.unseen:
+            total = len(self.panels) + self.unseen
+            text += (
+                f" Shown are the {len(self.panels):,} of {total:,} classes whose error goes farthest beyond chance; "
+                f"{self.unseen:,} {'is' if self.unseen == 1 else 'are'} not shown."
+            )
+        return text
+
+    # ----------------------------------------------------------------------------------------------------- drawing
+
+    def plot(self, ax: Axes | None = None) -> ClassWiseDisplay:
+        """Draw in the place of ``ax``, which keeps the headline, or on a new figure."""
+        count = len(self.panels)
+        across = count if count <= 3 else int(np.ceil(np.sqrt(count)))
+        down = -(-len(self.panels) // across)
+        ax = style.new_axes(ax, (max(2.5 * across, 5.0) + 0.6, 2.6 * down + 1.6))
+        self.ax_, self.figure_ = ax, style.figure_of(ax)
+        self.panels_ = tuple(panels_under(ax, len(self.panels), across))
+        style.settle(ax)
+        layout = self._whole.layout
+        for place, (panel, one) in enumerate(zip(self.panels_, self.panels, strict=True)):
+            single = ReliabilityDisplay([one.series], curve=self.curve, level=self.level, axes=self.axes)
+            single.draw_curves(panel, layout)
+            self._label(panel, one, left=place % across == 0, bottom=place + across >= len(self.panels))
+        handles, labels = self.panels_[0].get_legend_handles_labels()
+        named = dict(zip((label.replace("\n", " ") for label in labels), handles, strict=True))
+        ax.legend(
+            named.values(), named.keys(), loc="upper left", ncols=1 if across < 3 else 2, fontsize="small",
+            frameon=False, borderaxespad=0.0,
+        )  # fmt: skip
+        style.caption(ax, "Class-wise reliability", self.caption, self.panels_)
+        return self
+
+    def _label(self, panel: Axes, one: Panel, *, left: bool, bottom: bool) -> None:
+        events = one.series.events
+        count = style.amount(events, one.series.counted)
+        name = f"class {one.name}" if _is_number(one.name) else one.name
+        told = f"{count}; error {style.percent(one.error, 2)}, chance {style.percent(one.chance, 2)}"
+        note = panel.annotate(
+            told, (0.0, 1.0), (0.0, 4.0), xycoords="axes fraction", textcoords="offset points", fontsize="x-small"
+        )
+        if note.get_window_extent().width > 1.05 * panel.bbox.width:
+            note.set_text(told.replace("; ", "\n").replace(", ", "\n"))
+        pad = 6.0 + 10.0 * len(note.get_text().splitlines())
+        panel.set_title(style.short(name), fontsize="medium", fontweight="bold", loc="left", pad=pad)
+        panel.tick_params(axis="x", labelbottom=bottom, labelsize="small")
+        panel.tick_params(axis="y", labelleft=left, labelsize="small")
+        if left:
+            panel.set_ylabel("Share of the class", fontsize="small")
+        if bottom:
+            panel.set_xlabel("Predicted probability", fontsize="small")
+
+
+def _is_number(name: str) -> bool:
+    return name.lstrip("-").replace(".", "", 1).isdigit()
+
+
+def _series(claims: Claims, column: int, options: dict[str, Any]) -> Series:
+    """The curve of one class against the rest."""
+    scores = np.asarray(claims.scores[:, column], dtype=np.float64)
+    labels = (claims.labels == column).astype(np.uint8)
+    # Rows that were checked as a matrix; as one column of them, a class without rows is nothing to warn of.
+    rows = Rows(scores, labels, claims.weights, claims.weights is None, None, None, "probability", ())
+    return ReliabilityDisplay.from_predictions(Tally.from_rows(rows), **options).series[0]

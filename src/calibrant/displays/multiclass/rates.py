@@ -1,0 +1,185 @@
+"""How often each class is right when it is named, by bin of the confidence, and what chance alone would show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.metrics.multiclass.bins import ClassBins
+from calibrant.metrics.multiclass.claims import Claims
+from calibrant.numerics import Floats
+
+DRAWS = 500
+"""Simulated data sets behind what a calibrated model would show."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCells:
+    """Rows, events and sums of scores by class and bin, class by row and bin by column.
+
+    ``size`` is what the rows are worth: ``n`` itself, or the effective number of rows under importance weights.
+
+    Examples
+    --------
+    >>> from calibrant.metrics.multiclass.claims import read_claims
+    >>> claims = read_claims([[0.6, 0.4], [0.7, 0.3], [0.1, 0.9]], ["a", "b", "b"], notion="top-label")
+    >>> cells = ClassCells.of(claims, edges=[0.5, 0.8])
+    >>> cells.n.tolist(), cells.events.tolist()
+    ([[0.0, 2.0, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    """
+
+    classes: tuple[str, ...]
+    edges: Floats
+    n: Floats
+    size: Floats
+    events: Floats
+    score_sum: Floats
+    counted: bool
+
+    @classmethod
+    def of(cls, claims: Claims, n_bins: int = 10, edges: ArrayLike | None = None) -> ClassCells:
+        """Count the claims of :class:`TopLabel` or :class:`ClassWise` by class and bin of equal width, or by edges."""
+        bins = ClassBins.of(claims, n_bins=n_bins, edges=edges, keep=False)
+        inner = np.arange(1, n_bins) / n_bins if edges is None else np.asarray(edges, dtype=np.float64)
+        parts = (bins.n, bins.effective_n, bins.events, bins.score_sum)
+        n, size, events, score_sum = (part.reshape(-1, len(inner) + 1) for part in parts)
+        return cls(claims.classes, inner, n, size, events, score_sum, claims.weights is None)
+
+    @property
+    def ends(self) -> Floats:
+        """Both ends of every bin, from 0 to 1."""
+        return np.concatenate([[0.0], self.edges, [1.0]])
+
+    def gap(self) -> Floats:
+        """Rows times the distance of event rate and mean score, by class and bin."""
+        return np.abs(self.events - self.score_sum)
+
+    def errors(self, random_state: int) -> tuple[Floats, Floats]:
+        """Mean distance over the rows of each class, and what calibrated models show on average; 0 without rows."""
+        n = self.n.sum(axis=1)
+        rows = np.where(n > 0, n, 1.0)
+        simulation = self.simulated(random_state)
+        chance = np.zeros(len(n))
+        chance[np.unique(simulation.classes)] = simulation.by_class().mean(axis=0)
+        return self.gap().sum(axis=1) / rows, chance / rows
+
+    def simulated(self, random_state: int) -> Simulation:
+        """Event rates of calibrated models: binomial in each cell, at its mean score."""
+        bins, classes = np.nonzero((self.n > 0).T)
+        n, size = self.n[classes, bins], self.size[classes, bins]
+        score = np.clip(self.score_sum[classes, bins] / n, 0.0, 1.0)
+        trials = np.maximum(np.rint(size), 1.0).astype(np.int64)
+        rng = np.random.default_rng([random_state, len(n)])
+        rates = rng.binomial(trials, score, size=(DRAWS, len(n))) / trials
+        return Simulation(classes, bins, n * (rates - score))
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Events above those due in each filled cell, one row for each simulated data set; cells are sorted by bin."""
+
+    classes: NDArray[np.intp]
+    bins: NDArray[np.intp]
+    excess: Floats
+
+    def by_bin(self, absolute: bool) -> Floats:
+        """Sums over the classes of each filled bin, of the excess or of its size."""
+        starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
+        return np.asarray(np.add.reduceat(np.abs(self.excess) if absolute else self.excess, starts, axis=1))
+
+    def by_class(self) -> Floats:
+        """Sums over the bins of each named class, of the size of the excess."""
+        order = np.argsort(self.classes, kind="stable")
+        starts = np.flatnonzero(np.diff(self.classes[order], prepend=-1))
+        return np.asarray(np.add.reduceat(np.abs(self.excess[:, order]), starts, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class TopBins:
+    r"""The filled bins of a top-label reliability diagram.
+
+    Attributes
+    ----------
+    left, right
+        Ends of the bin.
+    n, confidence, accuracy
+        Rows, mean confidence and share of rows that are of the named class: the star.
+    low, high
+        Where the accuracy of calibrated models stays.
+    delta
+        :math:`\Delta_b`, the mean over rows of the distance of accuracy and confidence by named class.
+    delta_chance
+        What :math:`\Delta_b` of calibrated models stays below.
+    """
+
+    left: Floats
+    right: Floats
+    n: Floats
+    confidence: Floats
+    accuracy: Floats
+    low: Floats
+    high: Floats
+    delta: Floats
+    delta_chance: Floats
+
+    @property
+    def direction(self) -> Floats:
+        """1 where the star is above the diagonal, else -1."""
+        return np.where(self.accuracy > self.confidence, 1.0, -1.0)
+
+    @property
+    def top_label(self) -> Floats:
+        """Height of the plus: the confidence and delta, in the direction of the star."""
+        return np.asarray(self.confidence + self.direction * self.delta)
+
+    @property
+    def chance(self) -> Floats:
+        """Height that the plus of calibrated models keeps within."""
+        return np.asarray(self.confidence + self.direction * self.delta_chance)
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Columns as lists."""
+        names = (*self.__dataclass_fields__, "top_label")
+        return {name: getattr(self, name).tolist() for name in names}
+
+
+def top_bins(cells: ClassCells, simulation: Simulation, level: float) -> TopBins:
+    """The filled bins, with what ``level`` of calibrated models keep within.
+
+    Examples
+    --------
+    >>> from calibrant.metrics.multiclass.claims import read_claims
+    >>> scores = [[0.5, 0.3, 0.2], [0.2, 0.5, 0.3]] * 2
+    >>> cells = ClassCells.of(read_claims(scores, ["a", "c"] * 2, notion="top-label", classes="abc"))
+    >>> bins = top_bins(cells, cells.simulated(0), 0.9)
+    >>> bins.accuracy.tolist(), bins.delta.tolist(), bins.top_label.tolist()
+    ([0.5], [0.5], [0.0])
+    """
+    total = cells.n.sum(axis=0)
+    keep = total > 0
+    n = total[keep]
+    confidence, accuracy = cells.score_sum.sum(axis=0)[keep] / n, cells.events.sum(axis=0)[keep] / n
+    tail = (1.0 - level) / 2.0
+    shift = simulation.by_bin(absolute=False) / n
+    low = np.quantile(shift, tail, axis=0, method="lower") + confidence
+    high = np.quantile(shift, 1.0 - tail, axis=0, method="higher") + confidence
+    chance = np.quantile(simulation.by_bin(absolute=True) / n, level, axis=0, method="higher")
+    delta = cells.gap().sum(axis=0)[keep] / n
+    ends = cells.ends
+    return TopBins(
+        ends[:-1][keep], ends[1:][keep], n, confidence, accuracy, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0),
+        delta, chance,
+    )  # fmt: skip
+
+
+def worst(excess: Floats, most: int) -> NDArray[np.intp]:
+    """Places of the largest values, at most so many, in their own order; among equal ones the earlier.
+
+    Examples
+    --------
+    >>> worst(np.array([0.1, 0.5, 0.3]), 2).tolist()
+    [1, 2]
+    """
+    return np.sort(np.argsort(-excess, kind="stable")[:most])

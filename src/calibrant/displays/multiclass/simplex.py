@@ -1,0 +1,352 @@
+"""Pictures of canonical calibration: where regions of the simplex are moved to, and how near the truth they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError
+from calibrant.arrays.multiclass.rows import ClassKind
+from calibrant.displays import style
+from calibrant.displays.multiclass.regions import Regions, regions_of
+from calibrant.displays.style import Linear
+from calibrant.numerics import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_POINTS = 4_000
+"""Rows drawn as points; of more, every so-many-th is."""
+FEWEST_ROWS, FEWEST_SHARE = 10, 0.1
+"""Rows below which a region has no arrow, or this share of the mean of all regions, unless asked otherwise."""
+NEARLY_ALL = 0.99
+"""Share of the rows that a validity curve must have reached within the picture."""
+HEIGHT = float(np.sqrt(0.75))
+"""Height of the triangle whose sides are 1."""
+
+
+class SimplexDisplay:
+    r"""Recalibration diagram of three classes: rows on the triangle of probabilities, an arrow for each region.
+
+    A row with probabilities :math:`(p_1, p_2, p_3)` is a point of the triangle whose corners are the classes, coloured
+    by its region b. The arrow leads from the mean prediction of the region's rows to their calibrated prediction,
+
+    .. math:: \bar p_b = \frac{1}{n_b} \sum_{i \in b} p_i \quad\longrightarrow\quad q_b,
+
+    and a ring shows the class shares seen in the region, where the arrow should end. Regions of few rows have neither.
+
+    Notes
+    -----
+    Edge rules: of more than 4,000 rows an even selection is drawn as points, means are of all rows; colours repeat
+    after six regions. Guarantee: no finite-sample guarantee. Cost: one sort of the rows.
+    Reference: 002 section 5.G.4 and Figure 5.12, right.
+
+    Attributes
+    ----------
+    regions
+        Numbers by region.
+    points, places
+        Rows drawn, and the place of the region of each.
+    fewest_rows
+        Rows that a region needs for an arrow.
+    ax_, figure_
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1], 600)
+    >>> y = [rng.choice(["a", "b", "c"], p=row) for row in p]
+    >>> top = SimpleNamespace(regions=lambda p: p.argmax(axis=1))
+    >>> display = SimplexDisplay.from_predictions(p, y, binning=top, after=np.full_like(p, 1 / 3))
+    >>> display.data["regions"]["n"]
+    [186.0, 211.0, 203.0]
+    """
+
+    ax_: Axes
+    figure_: Any
+
+    def __init__(
+        self, regions: Regions, points: Floats, places: NDArray[np.intp], *, fewest_rows: float | None = None
+    ) -> None:
+        if len(regions.classes) != 3:
+            raise InputError(
+                f"a triangle shows three classes, not {len(regions.classes)}: use CanonicalValidityDisplay, or "
+                "ClassWiseDisplay"
+            )
+        self.regions = regions
+        self.points = points
+        self.places = places
+        usual = max(FEWEST_ROWS, np.ceil(FEWEST_SHARE * float(regions.size.mean())))
+        self.fewest_rows = float(usual if fewest_rows is None else fewest_rows)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        scores: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        binning: Any = None,
+        after: Any = None,
+        classes: Sequence[Any] | None = None,
+        kind: ClassKind | None = None,
+        fewest_rows: float | None = None,
+    ) -> SimplexDisplay:
+        """Compute the picture of a matrix of three class scores; draw it with :meth:`plot`.
+
+        Parameters
+        ----------
+        scores, y, sample_weight, classes, kind
+            As in :func:`calibrant.arrays.multiclass.rows.check_class_rows`: the scores that were calibrated.
+        binning
+            A fitted SimplexBinning, its map, or any object whose method ``regions(scores)`` numbers the regions; it
+            must be given.
+        after
+            Calibrated probabilities of the same rows; by default those of ``binning``.
+        fewest_rows
+            Regions that are worth fewer rows get neither an arrow nor a ring; by default ten, or a tenth of the mean.
+        """
+        regions, p, place = regions_of(
+            scores, y, sample_weight, binning=binning, after=after, classes=classes, kind=kind
+        )
+        order = np.lexsort((*p.T, place))  # so that the rows drawn do not depend on the order of rows
+        some = order[np.linspace(0, len(p) - 1, min(len(p), MOST_POINTS)).round().astype(np.intp)]
+        return cls(regions, p[some], place[some], fewest_rows=fewest_rows)
+
+    # -------------------------------------------------------------------------------------------------------- data
+
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """Whether each region has rows enough for an arrow."""
+        return np.asarray(self.regions.size >= self.fewest_rows)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Every number in the picture, as plain lists."""
+        return {
+            "display": "simplex",
+            "classes": list(self.regions.classes),
+            "regions": {**self.regions.to_dict(), "shown": self.shown.tolist()},
+            "points": self.points.tolist(),
+            "point_regions": self.regions.codes[self.places].tolist(),
+            "error_before": self.regions.error(self.regions.before),
+            "error_after": self.regions.error(self.regions.after),
+        }
+
+    @property
+    def caption(self) -> str:
+        """What the picture shows, in words."""
+        regions, total = self.regions, self.regions.n.sum()
+        head = style.amount(total, regions.counted)
+        if regions.counted and len(self.points) < total:
+            head += f" ({len(self.points):,} drawn)"
+        few = int((~self.shown).sum())
+        colours = "by colour" if len(regions.n) <= len(style.COLOURS) else "colours repeat"
+        text = f"{head} in {style.plural(len(regions.n), 'region')}, {colours}"
+        text += f"; {few:,} with fewer than {self.fewest_rows:g} rows have no arrow." if few else "."
+        text += " A corner is 100 % of its class, the side opposite 0 %."
+        before, after = (regions.error(p) for p in (regions.before, regions.after))
+        return f"{text}\nMean l1 distance of predictions and class shares: before {before:.3f}, after {after:.3f}."
+
+    # ----------------------------------------------------------------------------------------------------- drawing
+
+    def plot(self, ax: Axes | None = None) -> SimplexDisplay:
+        """Draw on ``ax``, or on a new figure."""
+        ax = style.new_axes(ax, (6.4, 6.5))
+        self.ax_, self.figure_ = ax, style.figure_of(ax)
+        self._draw_frame(ax)
+        colours = np.array(style.COLOURS)[self.places % len(style.COLOURS)]
+        at = on_triangle(self.points)
+        area = float(np.clip(8_000.0 / len(at), 7.0, 24.0))
+        ax.scatter(at[:, 0], at[:, 1], s=area, c=colours, alpha=0.35, linewidths=0.0, zorder=2)
+        self._draw_arrows(ax)
+        style.caption(ax, "Recalibration of three classes", self.caption)
+        self._widen(ax)
+        corner = np.linspace(0.35, 0.65, 9), np.full(9, HEIGHT + 0.04)  # where the name of the class on top is
+        style.place_legend(ax, [(at[:, 0], at[:, 1]), corner])
+        return self
+
+    def _draw_frame(self, ax: Axes) -> None:
+        corners = on_triangle(np.eye(3))
+        for step in np.arange(0.2, 0.99, 0.2):
+            for k in range(3):  # where class k has this probability
+                ends = np.roll([[step, 1.0 - step, 0.0], [step, 0.0, 1.0 - step]], k, axis=1)
+                ax.plot(*on_triangle(ends).T, color=style.GUIDE, linewidth=0.4, alpha=0.6, zorder=1)
+        ax.plot(*corners[[0, 1, 2, 0]].T, color=ax.xaxis.label.get_color(), linewidth=1.0, zorder=1.5)
+        sides: tuple[Any, ...] = (("left", "top", -6), ("right", "top", -6), ("center", "bottom", 5))
+        for corner, name, (across, up, off) in zip(corners, self.regions.classes, sides, strict=True):
+            ax.annotate(
+                style.short(name), corner, (0.0, off), textcoords="offset points", ha=across, va=up, fontweight="bold"
+            )
+        ax.set_aspect("equal")
+        ax.set_xlim(-0.04, 1.04)
+        ax.set_ylim(-0.09, HEIGHT + 0.12)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        for spine in ax.spines.values():
+            spine.set_visible(False)
+
+    def _widen(self, ax: Axes) -> None:
+        """Take the whole width of the place, so that the legend has room beside the triangle."""
+        style.settle(ax)
+        place = ax.get_position(original=True).transformed(style.figure_of(ax).transSubfigure)
+        spare = (np.ptp(ax.get_ylim()) * place.width / place.height - 1.08) / 2.0
+        if spare > 0.0:
+            ax.set_xlim(-0.04 - spare, 1.04 + spare)
+        ax.apply_aspect()
+
+    def _draw_arrows(self, ax: Axes) -> None:
+        regions, shown = self.regions, self.shown
+        tails, heads, seen = (on_triangle(p[shown]) for p in (regions.before, regions.after, regions.seen))
+        ink = ax.xaxis.label.get_color()
+        for tail, head in zip(tails, heads, strict=True):
+            arrow = {"arrowstyle": "-|>,head_length=0.35,head_width=0.16", "shrinkA": 0.0, "shrinkB": 0.0}
+            ax.annotate("", head, tail, arrowprops={**arrow, "color": ink, "linewidth": 1.2}, zorder=4)
+        dot: dict[str, Any] = {"s": 9.0, "c": ink, "zorder": 4, "linewidths": 0.0}
+        ax.scatter(tails[:, 0], tails[:, 1], **dot, label="mean prediction (tail)")
+        ax.scatter([], [], s=30.0, c=ink, marker=">", label="calibrated (head)")
+        colours = np.array(style.COLOURS)[np.flatnonzero(shown) % len(style.COLOURS)]
+        ring: dict[str, Any] = {"s": 30.0, "c": colours, "edgecolors": ink, "linewidths": 0.8, "zorder": 3}
+        ax.scatter(seen[:, 0], seen[:, 1], **ring, label="class shares seen")
+        # A thin line shows which ring belongs to which arrow.
+        left = np.stack([heads, seen])
+        told: dict[str, Any] = {"color": ink, "linewidth": 0.6, "linestyle": (0, (1, 1.5)), "zorder": 2.5}
+        for line in ax.plot(left[:, :, 0], left[:, :, 1], **told)[:1]:
+            line.set_label("from calibrated to seen")
+
+
+class CanonicalValidityDisplay:
+    r"""For each epsilon, the share of rows in regions whose class shares are within epsilon of the prediction.
+
+    .. math:: V(\epsilon) = \frac{1}{n} \sum_b n_b\, \mathbb 1\bigl\{\lVert \bar y_b - \bar p_b \rVert_1
+              \le \epsilon\bigr\}
+
+    where region b holds :math:`n_b` of the n rows, :math:`\bar y_b` are its class shares and :math:`\bar p_b` its mean
+    prediction; the l1 distance runs from 0 to 2. The regions are those of ``binning`` for both curves. The grey is
+    where 90 % of the curves lie, at each epsilon by itself, if the calibrated predictions are right: from 500 simulated
+    data sets with classes drawn from them.
+
+    Notes
+    -----
+    Guarantee: no finite-sample guarantee; noise puts the curves on average below the truth, the grey included.
+    Cost: O(rows), then 500 multinomial draws for each region. Reference: 002 section 5.G.4 and Figure 5.12, left.
+
+    Attributes
+    ----------
+    regions
+        Numbers by region.
+    level
+        Share of the simulated curves within the grey.
+    ax_, figure_
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> p = np.tile([[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]], (50, 1))
+    >>> y = ["a", "b"] * 25 + ["a", "c"] * 25
+    >>> two = SimpleNamespace(regions=lambda p: (p[:, 2] > 0.5).astype(int))
+    >>> display = CanonicalValidityDisplay.from_predictions(p, y, binning=two, after=p)
+    >>> [round(epsilon, 6) for epsilon in display.data["curves"][0]["epsilon"]]
+    [0.6, 1.0]
+    """
+
+    ax_: Axes
+    figure_: Any
+
+    def __init__(self, regions: Regions, *, level: float = 0.9, random_state: int = 0) -> None:
+        if not 0.0 < level < 1.0:
+            raise InputError(f"level must lie strictly between 0 and 1, got {level}")
+        self.regions = regions
+        self.level = level
+        self.curves = {"before": regions.validity(regions.before), "after": regions.validity(regions.after)}
+        reached = [float(one.epsilon[np.searchsorted(one.share, NEARLY_ALL)]) for one in self.curves.values()]
+        self._end = min(max(1.12 * max(reached), 1e-6), 2.0)
+        self._epsilon = np.linspace(0.0, self._end, 200)
+        self._grey = regions.chance(regions.after, self._epsilon, level, random_state)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        scores: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        binning: Any = None,
+        after: Any = None,
+        classes: Sequence[Any] | None = None,
+        kind: ClassKind | None = None,
+        level: float = 0.9,
+        random_state: int = 0,
+    ) -> CanonicalValidityDisplay:
+        """Compute the curves of a matrix of class scores, of any number of classes; parameters as for the triangle."""
+        regions, _, _ = regions_of(scores, y, sample_weight, binning=binning, after=after, classes=classes, kind=kind)
+        return cls(regions, level=level, random_state=random_state)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Every number in the picture, as plain lists."""
+        curves = [
+            {"label": name, "epsilon": one.epsilon.tolist(), "share": one.share.tolist(), "error": 1.0 - one.auc}
+            for name, one in self.curves.items()
+        ]
+        grey = {"epsilon": self._epsilon.tolist(), "low": self._grey[0].tolist(), "high": self._grey[1].tolist()}
+        return {
+            "display": "canonical validity",
+            "level": self.level,
+            "regions": self.regions.to_dict(),
+            "curves": curves,
+            "grey": grey,
+        }
+
+    @property
+    def caption(self) -> str:
+        """What the picture shows, in words."""
+        regions = self.regions
+        head = style.amount(regions.n.sum(), regions.counted)
+        farther = 1.0 - min(float(one.at(self._end)) for one in self.curves.values())
+        beyond = f" Beyond the right end lie {style.percent(farther, 1)} of the rows, or fewer." if farther > 0 else ""
+        return (
+            f"{head}, {len(regions.classes)} classes, {style.plural(len(regions.n), 'region')}. Share of the rows in "
+            "regions whose class shares are within epsilon of the mean prediction, all classes added up; higher is "
+            f"better.{beyond}"
+        )
+
+    def plot(self, ax: Axes | None = None) -> CanonicalValidityDisplay:
+        """Draw on ``ax``, or on a new figure."""
+        ax = style.new_axes(ax, (6.0, 4.6))
+        self.ax_, self.figure_ = ax, style.figure_of(ax)
+        grey = f"{style.percent(self.level, 3)} of curves if “after” is right\n(pointwise)"
+        ax.fill_between(self._epsilon, *self._grey, linewidth=0.0, **style.BAND, label=grey, zorder=1)
+        drawn = [(self._epsilon, end) for end in self._grey]
+        for turn, (name, one) in zip((1, 0), self.curves.items(), strict=True):
+            x = np.concatenate([[0.0], np.repeat(one.epsilon, 2), [2.0]])
+            share = np.concatenate([[0.0, 0.0], np.repeat(one.share, 2)])
+            label = f"{name} (mean distance {1.0 - one.auc:.3f})"
+            ax.plot(x, share, color=style.COLOURS[turn], linestyle=style.DASHES[turn], linewidth=1.8, label=label)
+            drawn.append(style.along(Linear(), x, share))
+        ax.set_xlim(0.0, self._end)
+        ax.set_ylim(-0.02, 1.02)
+        ticks = np.linspace(0.0, 1.0, 6)
+        ax.set_yticks(ticks, [style.percent(tick) for tick in ticks])
+        ax.set_xlabel("Epsilon (l1 distance, from 0 to 2)")
+        ax.set_ylabel("Share of rows within epsilon")
+        style.caption(ax, "Canonical validity: all classes at once", self.caption)
+        style.place_legend(ax, drawn)
+        return self
+
+
+def on_triangle(p: Floats) -> Floats:
+    """Where rows of three probabilities lie: the first class at the lower left, the second right, the third on top.
+
+    Examples
+    --------
+    >>> on_triangle(np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])).round(3).tolist()
+    [[0.0, 0.0], [0.75, 0.433]]
+    """
+    return np.column_stack([p[:, 1] + 0.5 * p[:, 2], HEIGHT * p[:, 2]])

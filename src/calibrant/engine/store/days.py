@@ -1,0 +1,130 @@
+"""Days: what may stand for one, the ends of a window, and what a window lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from calibrant.arrays import InputError
+from calibrant.engine.store.files import Part
+
+Day = date | str
+SHOWN = 10
+"""Periods of missing days that a sentence lists."""
+
+
+def as_day(value: Any, name: str) -> date:
+    """A date, of a date, ISO text, or a time at midnight."""
+    plain = value.astype("datetime64[us]").item() if isinstance(value, np.datetime64) else value
+    try:
+        plain = datetime.fromisoformat(plain) if isinstance(plain, str) else plain
+    except ValueError:
+        plain = None
+    if isinstance(plain, datetime):
+        plain = plain.date() if plain == datetime.combine(plain, datetime.min.time(), plain.tzinfo) else None
+    if not isinstance(plain, date):
+        raise InputError(f"{name}={value!r} is not a day: pass a date, or text like '2026-03-01'")
+    return plain
+
+
+def span(days: Sequence[date], first: Day | None, last: Day | None) -> tuple[date, date]:
+    """The ends of a window, by default those of the days that are there."""
+    if not days and (first is None or last is None):
+        raise InputError("the store holds no day yet: say first= and last=, or add a day")
+    low = days[0] if first is None else as_day(first, "first")
+    high = days[-1] if last is None else as_day(last, "last")
+    if low > high:
+        raise InputError(f"the window from {low} to {high} ends before it begins")
+    return low, high
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What a window lacks.
+
+    Attributes
+    ----------
+    first, last
+        Its ends, both included.
+    days
+        Days that are not there.
+    parts
+        Parts that are not there, of days that are stored in parts: names that another day of the window has.
+    """
+
+    first: date
+    last: date
+    days: tuple[date, ...]
+    parts: Mapping[date, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, listed: Mapping[date, Sequence[Part]], first: date, last: date) -> Gaps:
+        """Compare the days and parts that are there with a calendar, and with each other."""
+        every = [first + timedelta(days=step) for step in range((last - first).days + 1)]
+        in_parts = {day: set(listed[day]) for day in every if day in listed and listed[day] != [None]}
+        names = set().union(*in_parts.values())
+        lacking = {day: tuple(sorted(str(name) for name in names - has)) for day, has in in_parts.items()}
+        return cls(
+            first,
+            last,
+            tuple(day for day in every if day not in listed),
+            {day: parts for day, parts in lacking.items() if parts},
+        )
+
+    def __bool__(self) -> bool:
+        """Whether anything is missing."""
+        return bool(self.days or self.parts)
+
+    def __str__(self) -> str:
+        """What is missing, as a clause."""
+        clauses = []
+        if self.days:
+            total = (self.last - self.first).days + 1
+            clauses.append(
+                f"{len(self.days):,} of the {total:,} days from {self.first} to {self.last} "
+                f"{'is' if len(self.days) == 1 else 'are'} missing ({_first(list(_periods(self.days)))})"
+            )
+        if self.parts:
+            lacking = [f"{day}: {', '.join(map(repr, parts))}" for day, parts in self.parts.items()]
+            clauses.append(f"parts that other days have are missing ({_first(lacking)})")
+        return ", and ".join(clauses)
+
+
+def _periods(days: Sequence[date]) -> Iterator[str]:
+    """Runs of days, each by its ends."""
+    start = days[0]
+    for day, after in zip(days, (*days[1:], None), strict=True):
+        if after != day + timedelta(days=1):
+            yield f"{start}" if start == day else f"{start} to {day}"
+            start = after or day
+
+
+def _first(clauses: Sequence[str]) -> str:
+    more = len(clauses) - SHOWN
+    return ", ".join(clauses[:SHOWN]) + (f", and {more:,} more" if more > 0 else "")
+
+
+def incomplete(store: str, gaps: Gaps) -> str:
+    """A clause that says where something is missing, and what."""
+    return f"the store {store!r} is incomplete: {gaps}"
+
+
+class MissingDays(InputError):
+    """A window that must have all its days, and has not."""
+
+    def __init__(self, store: str, gaps: Gaps) -> None:
+        super().__init__(store, gaps)
+        self.store, self.gaps = store, gaps
+
+    def __str__(self) -> str:
+        """What is missing, and what to do."""
+        return f"{self.problem}: add what is missing, or leave require_all_days out"
+
+    @property
+    def problem(self) -> str:
+        """What is missing."""
+        return incomplete(self.store, self.gaps)

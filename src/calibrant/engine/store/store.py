@@ -1,0 +1,453 @@
+"""Tallies by day and segment, kept as plain Parquet that any engine can read.
+
+The layout, under the store's path::
+
+    store.json                            format, grid, kind, names of the segment columns
+    days/day=2026-03-01/tally.parquet     a whole day: one row per (segment, cell) that holds rows, in that order
+    days/day=2026-03-02/tally-eu.parquet  the part "eu" of a day; a day is stored whole or in parts, never both
+
+A folder per segment would make 30,000 small files of 60 days and 500 segments; sorted row groups with statistics let a
+reader skip as much. Point DuckDB, Polars, Spark or pandas at ``days``: ``day`` is a hive partition column.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import date
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from calibrant.arrays import InputError, Kind
+from calibrant.arrays.columns import check_option
+from calibrant.arrays.errors import warn
+from calibrant.arrays.paths import local_path
+from calibrant.engine.frames import Unusable, tally
+from calibrant.engine.store.conflicts import DayInParts, OtherTallies, WholeDay
+from calibrant.engine.store.day_files import (
+    COLUMNS,
+    COUNTED,
+    ROW_GROUP,
+    SEGMENT_TYPES,
+    WEIGHTED,
+    Content,
+    Key,
+    Sums,
+    check_keys,
+    groups_with,
+)
+from calibrant.engine.store.days import Day, Gaps, MissingDays, as_day, incomplete, span
+from calibrant.engine.store.files import ABOUT, Folder, Part, check_part
+from calibrant.engine.store.identity import Identity
+from calibrant.engine.store.sealed import need_pyarrow, opened, sealed
+from calibrant.engine.store.selection import Weighting
+from calibrant.export.errors import DocumentError
+from calibrant.numerics import Grid
+from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
+
+
+class TallyStore:
+    r"""Tallies by day and segment on disk; any window, any segment, any refit afterwards is a merge of tallies.
+
+    .. math:: n_{gc}(W) = \sum_{d \in W} n_{dgc}
+
+    for the rows (and events, and offsets) of day d, segment g and cell c, and the days W of a window. A segment without
+    rows in a window is absent from it, a day that is missing adds nothing and is reported, and a damaged or foreign
+    file raises :class:`calibrant.export.document.DocumentError`. The tally of a window equals the tally of its rows,
+    bit for bit on counts, so what is promised of a fit to the rows is promised of a fit to the window. Cost of a
+    window: its cells, whatever the number of rows behind them.
+
+    Parameters
+    ----------
+    path
+        Folder of the store; made by the first :meth:`add`.
+    by
+        Name or names of the segment columns: text, whole numbers, booleans or dates. None: none in a new store.
+    grid
+        Grid of the cells. None: :data:`calibrant.tallies.SEGMENT_GRID`, about 2^10 cells, in a new store.
+    kind
+        What the scores are. None: probabilities, in a new store.
+
+        A store that exists knows all three; they may be left out, and are refused where they contradict it.
+
+    Examples
+    --------
+    >>> store = TallyStore("tallies", by="country")
+    >>> store.add("2026-03-01", GroupedTally.from_arrays([0.2, 0.7, 0.9], [0, 1, 1], groups=["de", "fr", "de"]))
+    True
+    >>> store.add("2026-03-02", GroupedTally.from_arrays([0.2, 0.3], [0, 1], groups=["de", "de"]))
+    True
+    >>> TallyStore("tallies").window("2026-03-01", "2026-03-02")["de"].n.tolist()
+    [2, 1, 1]
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        by: str | Sequence[str] | None = None,
+        grid: Grid | None = None,
+        kind: Kind | None = None,
+    ) -> None:
+        self.path = local_path(path)
+        self._folder = Folder(self.path)
+        names = None if by is None else (by,) if isinstance(by, str) else tuple(by)
+        if any(not isinstance(name, str) for name in names or ()):
+            raise InputError(f"by={by!r} must be names of columns: a name, or a list of names")
+        if grid is not None and not isinstance(grid, Grid):
+            raise InputError(f"grid={grid!r} must be a Grid, such as Grid(4)")
+        check_option("kind", kind, (*get_args(Kind), None))
+        stored = Identity.read(self.path / ABOUT)
+        if stored is None:
+            stored = Identity(names or (), SEGMENT_GRID if grid is None else grid, kind or "probability")
+        asked = Identity(
+            stored.by if names is None else names,
+            stored.grid if grid is None else grid,
+            stored.kind if kind is None else kind,
+        )
+        self._agree(asked, stored)
+        self._identity = asked
+        problem = asked.problem()
+        if problem:
+            raise InputError(problem)
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """Names of the segment columns."""
+        return self._identity.by
+
+    @property
+    def grid(self) -> Grid:
+        """Grid of the cells."""
+        return self._identity.grid
+
+    @property
+    def kind(self) -> Kind:
+        """What the scores are."""
+        return self._identity.kind
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def add(self, day: Day, tallies: GroupedTally | Tally, *, part: str | None = None, replace: bool = False) -> bool:
+        """Keep the tallies of a day, or of a part of a day; True when something was written.
+
+        Adding what is there already changes nothing; sums of real weights count as the same up to 1e-9, since engines
+        add them in any order. The file appears whole or not at all, and of two writers of one day at once the second is
+        compared with the first.
+
+        Parameters
+        ----------
+        day
+            The day that the rows are of.
+        tallies
+            By segment where the store has segments, else one tally.
+        part
+            Name of the part of the day that these are all rows of, such as a country or an hour, when several jobs
+            write one day. Other content under the same name replaces that part alone. The parts of a day add up, and no
+            row may be in two of them. A day is stored whole or in parts: what would mix the two is refused.
+        replace
+            Whether other content takes the place of a whole day that is there, because labels came late or rows were
+            corrected. Without it such content is refused, with what would be lost. Also takes the place of a damaged
+            file, of a day or a part.
+        """
+        when, name = as_day(day, "day"), check_part(part)
+        content = Content.of(self._segments(when, tallies))
+        problem = content.problem(self.grid)
+        if problem:
+            raise InputError(f"the tallies of {when} cannot be kept: {problem}")
+        self._check_types(when, name, content)
+        self._claim()
+        with self._folder.one_writer():
+            if not self._is_new(when, name, content, replace):
+                return False
+            target = self._folder.file(when, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if self._folder.publish(self._bytes(when, name, content), target, over=replace or name is not None):
+                return True
+            return self._is_new(when, name, content, replace=False)  # a writer that no lock kept out was first
+
+    def remove(self, day: Day, *, part: str | None = None) -> bool:
+        """Delete what the store holds of a day, or one part of it; False when that was not there."""
+        when, name = as_day(day, "day"), check_part(part)
+        if Identity.read(self.path / ABOUT) is None:
+            return False
+        with self._folder.one_writer():
+            return self._folder.remove(when, name)
+
+    def add_frame(
+        self,
+        frame: Any,
+        score: str,
+        label: str,
+        *,
+        day: Day | None = None,
+        time: str | None = None,
+        part: str | None = None,
+        replace: bool = False,
+        sample_weight: str | None = None,
+        weights: Weighting = "importance",
+        positive: Any = None,
+        unusable: Unusable = "refuse",
+    ) -> list[date]:
+        """Tally a frame by the store's segments, for one ``day`` or each day of the column ``time``; days written.
+
+        ``part`` and ``replace`` are those of :meth:`add`, the other options those of :func:`calibrant.engine.tally`.
+        """
+        if (day is None) == (time is None):
+            raise InputError('say which day the rows are of: day="2026-03-01", or time= the name of a column of times')
+        by = list(self.by) or None
+        tallied: Any = tally(
+            frame,
+            score,
+            label,
+            sample_weight=sample_weight,
+            weights=weights,
+            by=by,
+            time=time,
+            positive=positive,
+            kind=self.kind,
+            grid=self.grid,
+            unusable=unusable,
+        )
+        days = {as_day(cast(Day, day), "day"): tallied} if time is None else self._by_day(tallied)
+        return [when for when, each in sorted(days.items()) if self.add(when, each, part=part, replace=replace)]
+
+    def _by_day(self, tallies: GroupedTally) -> dict[date, GroupedTally | Tally]:
+        """Tallies whose keys end with the day, apart."""
+        if not self.by:
+            return {as_day(key, "time"): each for key, each in tallies.items()}
+        days: dict[date, dict[Any, Tally]] = {}
+        for key, each in tallies.items():
+            rest = key[0] if len(self.by) == 1 else key[:-1]
+            days.setdefault(as_day(key[-1], "time"), {})[rest] = each
+        return {when: GroupedTally(segments) for when, segments in days.items()}
+
+    def _segments(self, when: date, tallies: GroupedTally | Tally) -> dict[Key, Tally]:
+        """Tallies of the segments that hold rows, on the store's grid, by plain keys in ascending order."""
+        if not isinstance(tallies, GroupedTally if self.by else Tally):
+            raise InputError(
+                f"this store keeps tallies by {', '.join(self.by)}: pass a GroupedTally"
+                if self.by
+                else "this store has no segments: pass a Tally, or make it with by= the names of the segments"
+            )
+        given = {(): tallies} if isinstance(tallies, Tally) else dict(tallies)
+        plain = {self._key(key): self._on_grid(tally) for key, tally in given.items() if len(tally)}
+        if not plain:
+            raise InputError(f"the tallies of {when} hold no rows: leave the day out")
+        for name, values in zip(self.by, zip(*plain, strict=True), strict=True):
+            kinds = {type(value) for value in values}
+            if len(kinds) > 1:
+                words = " and ".join(sorted(kind.__name__ for kind in kinds))
+                raise InputError(f"the segments {name!r} of {when} mix {words}: bring them to one type")
+        if len({tally.counts for tally in plain.values()}) > 1:
+            raise InputError(f"the tallies of {when} mix counts and importance weights: tally all segments alike")
+        return {key: plain[key] for key in sorted(plain)}
+
+    def _key(self, key: Any) -> Key:
+        """The segment's values as plain Python ones, one for each column of ``by``."""
+        values = key if isinstance(key, tuple) and len(self.by) != 1 else (key,) if self.by else ()
+        if len(values) != len(self.by):
+            raise InputError(f"the segment {key!r} has {len(values)} values, but the store has by={list(self.by)}")
+        plain = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+        for name, value in zip(self.by, plain, strict=True):
+            if type(value) not in SEGMENT_TYPES:
+                raise InputError(f"the segment {name!r} is {value!r}: use text, whole numbers, booleans or dates")
+        return plain
+
+    def _on_grid(self, tally: Tally) -> Tally:
+        if tally.kind != self.kind:
+            raise InputError(f"these are tallies of {tally.kind} scores, but the store holds {self.kind} scores")
+        if not tally.counts and any(getattr(tally.cells, name) is None for name in WEIGHTED):
+            raise InputError(
+                f"a tally of importance weights must have {', '.join(WEIGHTED)}: make it with Tally.from_arrays"
+            )
+        if tally.grid == self.grid:
+            return tally
+        if tally.grid is not None and tally.grid.bits < self.grid.bits:
+            raise InputError(
+                f"the tallies are on a coarser grid ({tally.grid.bits} bits) than the store's ({self.grid.bits}): "
+                "tally the rows again with grid=store.grid"
+            )
+        return tally.coarsen(self.grid)
+
+    def _check_types(self, when: date, part: Part, content: Content) -> None:
+        """Segments keep the type that the store's other files have."""
+        listed = self._folder.listed()
+        others = [(day, name) for day in listed for name in listed[day] if (day, name) != (when, part)]
+        if not others or not self.by:
+            return
+        file = self._folder.file(*others[-1])
+        with suppress(DocumentError), opened(file, self.by) as (opened_file, _):  # a bad file is no hindrance here
+            check_keys(content.keys[:1], self.by, opened_file)
+
+    def _is_new(self, when: date, part: Part, content: Content, replace: bool) -> bool:
+        """Whether a file is to be written; what would lose rows or count them twice is refused."""
+        stored = self._folder.parts(when)
+        self._refuse_mixing(when, part, stored)
+        if part not in stored:
+            return True
+        try:
+            there = self._read(when, part)
+        except DocumentError:
+            if replace:
+                return True
+            raise
+        same = there.same_as(content)
+        if not same and part is None and not replace:
+            kept = set(content.keys)
+            lost = {key: rows for key, rows in there.rows_by_segment.items() if key not in kept}
+            raise OtherTallies(when, there.size, content.size, self._plain(lost))
+        return not same
+
+    def _refuse_mixing(self, when: date, part: Part, stored: list[Part]) -> None:
+        """A day is stored whole or in parts, and names of parts differ by more than case."""
+        if part is None and stored not in ([], [None]):
+            raise DayInParts(when, {str(name): self._read(when, name).rows for name in stored})
+        if part is not None and stored == [None]:
+            raise WholeDay(when, part, self._read(when, None).size)
+        alike = [name for name in stored if part is not None and name != part and str(name).lower() == part.lower()]
+        if alike:
+            raise InputError(
+                f"part {part!r} differs from the stored part {alike[0]!r} of {when} only in upper and lower case, "
+                "which not every file system tells apart: use one name"
+            )
+
+    def _bytes(self, when: date, part: Part, content: Content) -> bytes:
+        """The file of a day or a part."""
+        pa, _ = need_pyarrow()
+        try:
+            columns = {
+                name: pa.array(values, SEGMENT_TYPES[type(values[0])].split("[")[0]).take(pa.array(content.run_of_row))
+                for name, values in zip(self.by, zip(*content.keys, strict=True), strict=True)
+            }
+        except (UnicodeError, OverflowError, pa.ArrowException) as problem:
+            raise InputError(f"a segment of {when} cannot be written: {problem}") from None
+        return sealed(
+            pa.table(columns | content.columns),
+            self._about(when, part, content.counts),
+            row_group_size=ROW_GROUP,
+            compression="zstd",
+            use_dictionary=[*self.by, "n", "events"],
+            column_encoding={"code": "DELTA_BINARY_PACKED"},
+            write_page_checksum=True,  # for other readers
+        )
+
+    def _claim(self) -> None:
+        """Write store.json, or agree with the one that is there."""
+        about = self.path / ABOUT
+        if Identity.read(about) is None:
+            self.path.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(self._identity.to_dict() | {"columns": dict(COLUMNS)}, indent=1, ensure_ascii=False)
+            self._folder.publish(f"{text}\n".encode(), about, over=False)
+        self._agree(self._identity, Identity.read(about) or self._identity)
+
+    # ------------------------------------------------------------------------------------------------------ identity
+
+    def _agree(self, asked: Identity, stored: Identity) -> None:
+        for name, new, old in zip(asked._fields, asked, stored, strict=True):
+            if new != old:
+                raise InputError(f"the store {str(self.path)!r} has {name}={old!r}, not {new!r}: leave {name} out")
+
+    def _about(self, when: date, part: Part, counts: bool) -> dict[str, Any]:
+        """What the metadata of a file must say."""
+        weights = "counts" if counts else "importance"
+        return self._identity.to_dict() | {"day": when.isoformat(), "part": part, "weights": weights}
+
+    def __repr__(self) -> str:
+        """Path, segments, grid and days."""
+        return f"TallyStore({str(self.path)!r}, by={list(self.by)}, {self.grid}, {len(self.days)} days)"
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    @property
+    def days(self) -> list[date]:
+        """Days that the store holds, whole or in parts, in order."""
+        return list(self._folder.listed())
+
+    def parts(self, day: Day) -> list[str]:
+        """Names of the parts that the store holds of a day; none of a day that is stored whole, or not at all."""
+        return [name for name in self._folder.parts(as_day(day, "day")) if name is not None]
+
+    def missing(self, first: Day | None = None, last: Day | None = None) -> list[date]:
+        """Days from ``first`` to ``last``, both included, that the store lacks; by default between its own ends."""
+        listed = self._folder.listed()
+        return list(Gaps.of(listed, *span(list(listed), first, last)).days)
+
+    def window(
+        self,
+        first: Day | None = None,
+        last: Day | None = None,
+        *,
+        segments: Collection[Any] | None = None,
+        bits: int | None = None,
+        require_all_days: bool = False,
+    ) -> Any:
+        """Tallies of the days from ``first`` to ``last``, both included: a GroupedTally, or a Tally without segments.
+
+        Parameters
+        ----------
+        first, last
+            Days; by default the ends of the store.
+        segments
+            Keys to read; one that has no rows in the window is absent from the result. None: all.
+        bits
+            A coarser grid.
+        require_all_days
+            Whether a window that lacks a day is refused. So is one with a day in parts that lacks a part which another
+            of its days has. Otherwise a :class:`calibrant.arrays.CalibrantWarning` says what is missing, which adds
+            nothing; see also :meth:`missing`.
+        """
+        listed = self._folder.listed()
+        low, high = span(list(listed), first, last)
+        inside = [(day, part) for day, parts in listed.items() if low <= day <= high for part in parts]
+        if not inside:
+            raise InputError(f"the store {str(self.path)!r} holds no day from {low} to {high}")
+        wanted = self._wanted(segments)
+        gaps = Gaps.of(listed, low, high)
+        if gaps and require_all_days:
+            raise MissingDays(str(self.path), gaps)
+        if gaps:
+            warn(f"{incomplete(str(self.path), gaps)}; only what is there is counted")
+        sums = {counts: Sums(self.grid, self.kind) for counts in (True, False)}
+        types = set()
+        for day, part in inside:
+            content = self._read(day, part, wanted)
+            sums[content.counts].add(content)
+            types |= {tuple(map(type, key)) for key in content.keys[:1]}
+        if len(types) > 1:
+            raise DocumentError(f"the days from {low} to {high} have segments of different types")
+        tallies = sums[True].tallies() + sums[False].tallies()
+        ready = {key: tallies[key] if bits is None else tallies[key].coarsen(bits) for key in sorted(tallies)}
+        return GroupedTally(self._plain(ready)) if self.by else ready[()]
+
+    def _plain(self, by_key: dict[Key, Any]) -> dict[Any, Any]:
+        """The same by keys as users have them: a value where there is one column of segments."""
+        return {key[0] if len(self.by) == 1 else key: value for key, value in by_key.items()}
+
+    def _wanted(self, segments: Collection[Any] | None) -> set[Key] | None:
+        if segments is None:
+            return None
+        if not self.by or isinstance(segments, str):
+            raise InputError("segments takes a list of keys, in a store that has segments")
+        return {self._key(key) for key in segments}
+
+    def _read(self, when: date, part: Part, wanted: set[Key] | None = None) -> Content:
+        """What a file holds, or the wanted segments of it, after every check that can be made."""
+        path = self._folder.file(when, part)
+        with opened(path, self.by) as (file, about):
+            counts = about.get("weights") == "counts"
+            if about != self._about(when, part, counts):
+                raise DocumentError(f"{path} says it is {json.dumps(about)[:300]}, which is not its place in the store")
+            names = (*self.by, *(COUNTED if counts else COLUMNS))
+            if tuple(file.schema_arrow.names) != names:
+                raise DocumentError(f"{path} has the columns {file.schema_arrow.names}, not {list(names)}")
+            content = Content.read(file.read_row_groups(groups_with(file, self.by, wanted)), self.by)
+        problem = content.problem(self.grid)
+        if wanted is None and not content.keys:
+            problem = "it holds no rows"
+        if problem:
+            raise DocumentError(f"{path} is damaged: {problem}")
+        return content if wanted is None else content.only(wanted)

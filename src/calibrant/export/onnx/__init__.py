@@ -1,0 +1,1 @@
+"""ONNX models of a map."""

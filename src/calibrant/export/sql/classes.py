@@ -1,0 +1,267 @@
+"""Maps of several classes as text over the texts of their scores, each column that comes out by itself.
+
+Logits stand under names, where the dialect has a way to give them, and so do the exponentials and their sum where more
+than one class is needed: the text of a column grows with the number of classes, not with its square. Exponents are held
+at either end, since some engines raise where numpy gives infinity or 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+import numpy as np
+
+from calibrant.export.sql.cuts import NEGLIGIBLE
+from calibrant.export.sql.dialects import Dialect, fresh
+from calibrant.export.sql.formulas import by_key, held_between
+from calibrant.export.sql.scores import branch, score_text, text_literal
+from calibrant.maps import ClassMap, PerClassMap, SoftmaxMap, TopMap
+from calibrant.maps.classes import LARGEST_LOGIT
+
+LARGEST_EXPONENT = 700.0
+"""Its exponential is 1e304: the inverse is nothing beside 1, and some engines raise beyond."""
+
+SEVERAL = 8
+"""A dialect in which fewer curves may stand inside each other has a parser that does not go deep."""
+
+SMALL = 1e-140
+"""Logits and slopes below it are taken for 0: their product leaves a probability as it is, and may underflow."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """What is needed to write an expression: the dialect, and the names that are taken."""
+
+    dialect: Dialect
+    name: str
+    taken: tuple[str, ...]
+
+    def number(self, value: float) -> str:
+        """A literal."""
+        return self.dialect.literal(float(value))
+
+    def named(self, values: Sequence[str], body: Callable[[Text, list[str]], str]) -> str:
+        """The body over names for the values; over the values themselves in a dialect that has no way to name them."""
+        stage = self.dialect.stage
+        if stage is None:
+            return body(self, [f"({value})" for value in values])
+        row = fresh("stage", *self.taken)
+        fields = {f"x{place}": value for place, value in enumerate(values, start=1)}
+        inside = replace(self, taken=(*self.taken, row))
+        return stage.write(row, fields, body(inside, [stage.field.format(row=row, name=each) for each in fields]))
+
+    def largest(self, x: Sequence[str]) -> str:
+        """The largest of two numbers or more."""
+        return f"{self.dialect.largest}({', '.join(x)})"
+
+    def exp(self, z: str, other: str) -> str:
+        """The exponential of what a logit lies above another."""
+        least, most = self.number(-LARGEST_EXPONENT), self.number(LARGEST_EXPONENT)
+        if self.dialect.raises:
+            return f"exp({held_between(self.dialect, f'{z} - {other}', least, most)})"
+        return f"exp({self.dialect.least}({z} - {other}, {most}))"
+
+    def share(self, z: Sequence[str], own: str) -> str:
+        """The probability of a class with the logit ``own`` among all logits, which holds no sum but its own."""
+        return f"{self.number(1.0)} / ({' + '.join(self.exp(each, own) for each in z)})"
+
+    def held(self, x: str) -> str:
+        """A logit, inside the range of :data:`~calibrant.maps.classes.LARGEST_LOGIT`."""
+        inside = held_between(self.dialect, x, self.number(-LARGEST_LOGIT), self.number(LARGEST_LOGIT))
+        if not self.dialect.raises:
+            return inside
+        small, zero = self.number(SMALL), self.number(0.0)
+        return f"CASE WHEN {x} >= {small} OR {x} < -{small} THEN {inside} ELSE {zero} END"
+
+
+@singledispatch
+def lower(map_: ClassMap, text: Text, x: list[str], place: int) -> str:
+    """The column at this place of what comes out, over the texts of the scores, none of which is NULL or NaN."""
+    raise ValueError(f"a map of kind {map_.kind!r} has no SQL form")
+
+
+# -------------------------------------------------------------------------------------------------------------- softmax
+
+
+@lower.register
+def _(map_: SoftmaxMap, text: Text, x: list[str], place: int) -> str:
+    if map_.on == "logit":
+        return _log_shares(text, x, math.log(map_.clamp), lambda t, logits: _scaled(map_, t, logits, place))
+    low, one = text.number(map_.clamp), text.number(1.0)
+    return _scaled(map_, text, [f"ln({held_between(text.dialect, each, low, one)})" for each in x], place)
+
+
+def _log_shares(text: Text, x: list[str], least: float, body: Callable[[Text, list[str]], str]) -> str:
+    """The body over texts for the logarithms of the probabilities of logits, held from below."""
+
+    def below(t: Text, z: list[str]) -> str:
+        return t.named([t.largest(z)], lambda u, most: summed(u, z, most[0]))
+
+    def summed(t: Text, z: list[str], most: str) -> str:
+        total = f"{most} + ln({' + '.join(t.exp(each, most) for each in z)})"
+        return t.named([total], lambda u, whole: body(u, [low(u, f"{each} - {whole[0]}") for each in z]))
+
+    def low(t: Text, logit: str) -> str:
+        return t.largest([logit, t.number(least)])
+
+    return text.named([text.held(each) for each in x], below)
+
+
+def _scaled(map_: SoftmaxMap, text: Text, logits: list[str], place: int) -> str:
+    """One class of the affine map of the logarithms of probabilities."""
+    size = len(map_.classes)
+    slopes = np.where(np.abs(map_.slope) >= SMALL, map_.slope, 0.0)
+    shifts = map_.intercept if len(map_.intercept) else np.zeros(size)
+
+    def share(t: Text, z: list[str]) -> str:
+        return t.named(z, lambda u, given: u.share(given, given[place]))
+
+    if len(slopes) in (1, size):
+        each = zip(logits, np.resize(slopes, size), shifts, strict=True)
+        return share(text, [_sum(text, [(z, slope)], shift) for z, slope, shift in each])
+    rows = list(zip(slopes.reshape(size, size), shifts, strict=True))
+    return text.named(
+        logits, lambda t, z: share(t, [_sum(t, list(zip(z, row, strict=True)), shift) for row, shift in rows])
+    )
+
+
+def _sum(text: Text, terms: list[tuple[str, float]], shift: float) -> str:
+    """A weighted sum; terms of weight 0 are left out."""
+    parts = [f"{z} * {text.number(weight)}" for z, weight in terms if weight]
+    return " + ".join([*parts, text.number(shift)] if shift or not parts else parts)
+
+
+# ------------------------------------------------------------------------------------------------------- class by class
+
+
+@lower.register
+def _(map_: PerClassMap, text: Text, x: list[str], place: int) -> str:
+    def images(t: Text, p: list[str]) -> str:
+        if not map_.normalised:
+            return score_text(map_.maps[place], p[place], t.taken, t.dialect)
+        found = [score_text(part, each, t.taken, t.dialect) for part, each in zip(map_.maps, p, strict=True)]
+        return t.named(found, lambda u, q: u.named([" + ".join(q)], lambda v, total: _share(v, q, place, total[0])))
+
+    if map_.on == "probability":
+        return images(text, x)
+    if not map_.normalised:
+        return text.named(
+            [text.held(each) for each in x],
+            lambda t, z: t.named([t.share(z, z[place])], lambda u, p: images(u, p * len(x))),  # one name in all places
+        )
+    return shares(text, x, images)
+
+
+def shares(text: Text, x: list[str], body: Callable[[Text, list[str]], str]) -> str:
+    """The body over names for the probabilities of logits."""
+
+    def below(t: Text, z: list[str]) -> str:
+        return t.named([t.largest(z)], lambda u, most: u.named([u.exp(each, most[0]) for each in z], divided))
+
+    def divided(t: Text, e: list[str]) -> str:
+        return t.named([" + ".join(e)], lambda u, total: u.named([f"{each} / {total[0]}" for each in e], body))
+
+    return text.named([text.held(each) for each in x], below)
+
+
+def _share(text: Text, parts: list[str], place: int, total: str) -> str:
+    """One part of a sum that may be 0."""
+    zero, one = text.number(0.0), text.number(1.0)
+    small = f"WHEN {parts[place]} < {text.number(NEGLIGIBLE)} AND {total} > {one} THEN {zero} "
+    equal = text.number(1.0 / len(parts))
+    return (
+        f"CASE {small if text.dialect.raises else ''}WHEN {total} > {zero} THEN {parts[place]} / {total} "
+        f"ELSE {equal} END"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- top classes
+
+
+@lower.register
+def _(map_: TopMap, text: Text, x: list[str], place: int) -> str:
+    rank, wants_label = divmod(place, 2)
+    size = len(x)
+    names = [text_literal(each, text.name) for each in map_.classes] if wants_label else []
+
+    def image(t: Text, value: str, code: str) -> str:
+        if not map_.by_label:
+            return score_text(map_.maps[rank], value, t.taken, t.dialect)
+        parts = map_.maps[rank * size : (rank + 1) * size]
+        return by_code(t, code, [score_text(part, value, t.taken, t.dialect) for part in parts])
+
+    def told(t: Text, scores: list[str], top: str, code: str) -> str:
+        if wants_label:
+            return by_code(t, code, names)
+        if map_.on == "probability":
+            return image(t, top, code)
+        held = [t.held(each) for each in (top, *scores)]
+        return t.named(held, lambda u, z: u.named([u.share(z[1:], z[0])], lambda v, p: image(v, p[0], code)))
+
+    needs_code = bool(wants_label or map_.by_label)
+    return text.named(x, lambda t, scores: ranked(t, scores, rank, needs_code, told))
+
+
+Told = Callable[[Text, list[str], str, str], str]
+
+
+def ranked(text: Text, x: list[str], rank: int, needs_code: bool, told: Told) -> str:
+    """``told`` over the scores, the one of the wanted rank, and the number of its class, from 1 on.
+
+    A class that was taken for an earlier rank stands aside with the least score of the row.
+    """
+
+    def largest(t: Text, least: str, codes: list[str]) -> str:
+        left = [_unless_taken(j, each, least, codes) for j, each in enumerate(x, start=1)]
+        return t.named([t.largest(left)], lambda u, top: chosen(u, least, top[0], codes))
+
+    def chosen(t: Text, least: str, top: str, codes: list[str]) -> str:
+        last = len(codes) == rank
+        if last and not needs_code:
+            return told(t, x, top, "")
+        hits = [_hit(j, each, top, codes) for j, each in enumerate(x, start=1)]
+        code = f"CASE {' '.join(f'WHEN {hit} THEN {j}' for j, hit in enumerate(hits, start=1))} END"
+        if last:
+            return t.named([code], lambda u, found: told(u, x, top, found[0]))
+        return t.named([code], lambda u, found: largest(u, least, [*codes, found[0]]))
+
+    if not rank:
+        return largest(text, "", [])
+    if text.dialect.stage is None or text.dialect.nesting < SEVERAL:
+        return _counted(text, x, rank, told)
+    least = f"{text.dialect.least}({', '.join(x)})"
+    return text.named([least], lambda t, low: largest(t, low[0], []))
+
+
+def _counted(text: Text, x: list[str], rank: int, told: Told) -> str:
+    """The same without names inside names: a class has the rank where as many others stand before it."""
+
+    def before(place: int, other: int) -> str:
+        sign = ">=" if other < place else ">"
+        return f"CASE WHEN {x[other]} {sign} {x[place]} THEN 1 ELSE 0 END"
+
+    size = range(len(x))
+    counts = [" + ".join(before(place, other) for other in size if other != place) for place in size]
+    code = f"CASE {' '.join(f'WHEN {count} = {rank} THEN {j}' for j, count in enumerate(counts, start=1))} END"
+    return text.named(
+        [code], lambda t, found: t.named([by_code(t, found[0], x)], lambda u, top: told(u, x, top[0], found[0]))
+    )
+
+
+def _unless_taken(place: int, x: str, least: str, codes: list[str]) -> str:
+    taken = " OR ".join(f"{code} = {place}" for code in codes)
+    return f"CASE WHEN {taken} THEN {least} ELSE {x} END" if codes else x
+
+
+def _hit(place: int, x: str, top: str, codes: list[str]) -> str:
+    return " AND ".join([f"{x} = {top}", *(f"{code} <> {place}" for code in codes)])
+
+
+def by_code(text: Text, code: str, leaves: list[str]) -> str:
+    """The leaf of a number that counts from 1."""
+    if text.dialect.stage is None:  # the number has no name, and is written once
+        return by_key(code, [str(j) for j in range(1, len(leaves) + 1)], leaves, None)
+    return branch(code, np.arange(2.0, len(leaves) + 1.0), leaves, text.dialect)

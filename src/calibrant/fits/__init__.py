@@ -1,0 +1,1 @@
+"""Fits: from a tally or rows to a map, with numpy and scipy alone."""

@@ -1,0 +1,268 @@
+"""How softmax maps with many slopes are fitted: regressions with ridge penalties in units of rows, by Newton's method.
+
+Nothing here is an estimator, so that a map can be tried without loading scikit-learn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.fits.softmax import LogRows, row_blocks
+from calibrant.maps import SoftmaxMap
+from calibrant.numerics import Floats
+
+NEWTON_STEPS, CONJUGATE_STEPS, HALVINGS = 50, 200, 30
+
+MOST_DENSE = 300
+"""Up to so many numbers the curvature is made as a matrix; beyond, only products with it."""
+
+SETTLED = 1e-13
+"""Newton's method ends where its next step would lower the mean loss by less than this."""
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """Penalties of a softmax regression, each half its number times a sum of squares, in units of rows.
+
+    ``slopes`` draws the diagonal of W towards its own mean, ``level`` that mean towards the temperature's slope,
+    ``others`` draws the off-diagonal numbers to 0 (None: there are none), and ``intercepts`` b. All are in units of
+    logits after the temperature: a slope of 1 leaves them there.
+    """
+
+    slopes: float
+    others: float | None
+    intercepts: float
+    level: float = 1.0
+
+
+class Affine(NamedTuple):
+    """W (its diagonal, or all of it) in units of the temperature's slope, b beside it as the last column; and that."""
+
+    numbers: Floats
+    slope: float
+
+    def to_map(self, rows: LogRows) -> SoftmaxMap:
+        """The softmax map with these numbers."""
+        return rows.to_map(self.slope * self.numbers[:, :-1], self.numbers[:, -1])
+
+
+def fit_affine(
+    rows: LogRows, ridge: Ridge, slope: float, start: Affine | None = None, settled: float = SETTLED
+) -> Affine:
+    r"""Softmax regression with ridge penalties around a temperature of slope t, by Newton's method.
+
+    .. math:: \min_{V, b}\ \sum_i w_i \ell\bigl(t V z_i + b,\ y_i\bigr)
+              + \tfrac{\lambda_d}{2} \sum_k (v_{kk} - \bar v)^2 + \tfrac{\lambda_c}{2} (\bar v - 1)^2
+              + \tfrac{\lambda_o}{2} \sum_{j \ne k} v_{jk}^2 + \tfrac{\lambda_b}{2} \sum_k b_k^2
+
+    with :math:`\ell` the log loss of a softmax, :math:`\bar v` the mean of the diagonal of V, and the four penalties of
+    :class:`Ridge`. Strictly convex with penalties above 0, so separable rows have a solution. A class without rows
+    keeps the row of V of the pure temperature; its intercept is what the penalty allows.
+
+    Notes
+    -----
+    Beyond 300 numbers steps are found by conjugate gradients, so that no matrix of K^2 by K^2 is made.
+    Cost: about eight Newton steps, or some hundred products of rows with V; memory for the probabilities.
+    """
+    problem = _Regression(rows, ridge, slope)
+    numbers = problem.identity() if start is None else start.numbers.copy()
+    value, gradient = problem.evaluate(numbers)
+    total = float(rows.weights.sum())
+    for _ in range(NEWTON_STEPS):
+        step = _dense_step(problem, gradient) if numbers.size <= MOST_DENSE else _conjugate_step(problem, gradient)
+        slant = float((gradient * step).sum())
+        if -slant <= settled * total:
+            return Affine(numbers + step, slope)
+        for halving in range(HALVINGS):
+            trial = numbers + 0.5**halving * step
+            reached = problem.evaluate(trial)
+            if reached[0] <= value + 1e-4 * 0.5**halving * slant:
+                break
+        else:  # rounding hides any further descent
+            break
+        numbers, (value, gradient) = trial, reached
+    return Affine(numbers, slope)
+
+
+def _dense_step(problem: _Regression, gradient: Floats) -> Floats:
+    """Newton's step by the curvature itself."""
+    bent = problem.curvature()
+    bent[np.diag_indices(len(bent))] += 1e-12 * (1.0 + np.trace(bent) / len(bent))  # where no penalty holds a number
+    return np.asarray(-np.linalg.solve(bent, gradient.reshape(-1)).reshape(gradient.shape))
+
+
+def _conjugate_step(problem: _Regression, gradient: Floats) -> Floats:
+    """Newton's step by conjugate gradients; the nearer to the end, the more exactly."""
+    scale = problem.diagonal()
+    step = np.zeros_like(gradient)
+    rest = -gradient
+    towards = rest / scale
+    size = first = float((rest * towards).sum())
+    if size <= 0.0:
+        return step
+    direction = towards
+    goal = first * min(0.01, first / problem.total)
+    for _ in range(CONJUGATE_STEPS):
+        bent = problem.curved(direction)
+        length = size / float((direction * bent).sum())
+        step += length * direction
+        rest = rest - length * bent
+        towards = rest / scale
+        new = float((rest * towards).sum())
+        if new <= goal:
+            break
+        direction = towards + (new / size) * direction
+        size = new
+    return step
+
+
+class _Regression:
+    """Penalised loss of an affine map of logits, its gradient, and products with its curvature, block by block."""
+
+    def __init__(self, rows: LogRows, ridge: Ridge, slope: float) -> None:
+        self.rows, self.ridge, self.slope = rows, ridge, slope
+        self.size = len(rows.classes)
+        self.full = ridge.others is not None
+        self.total = float(rows.weights.sum())
+        self.held = np.bincount(rows.labels, rows.weights, minlength=self.size) == 0.0
+        self.p = np.empty_like(rows.logs)
+        """Probabilities at the last numbers that were tried."""
+
+    def identity(self) -> Floats:
+        """The pure temperature."""
+        columns = np.eye(self.size) if self.full else np.ones((self.size, 1))
+        return np.column_stack([columns, np.zeros(self.size)])
+
+    def evaluate(self, numbers: Floats) -> tuple[float, Floats]:
+        """Loss and gradient; keeps the probabilities for products with the curvature."""
+        away = numbers - self.identity()
+        drawn = self._drawn(away)
+        value, gradient = 0.5 * float((away * drawn).sum()), drawn
+        for part in row_blocks(self.p):
+            z, labels, weights = self._part(part)
+            a = self._affine(z, numbers)
+            places = np.arange(len(a)), labels
+            a -= a.max(axis=1, keepdims=True)
+            own = a[places]
+            e = np.exp(a)
+            sums = e.sum(axis=1)
+            value += float((weights * (np.log(sums) - own)).sum())
+            p = e / sums[:, None]
+            self.p[part] = p
+            p *= weights[:, None]
+            p[places] -= weights
+            gradient = gradient + self._gathered(p, z)
+        return value, self._free(gradient)
+
+    def curved(self, direction: Floats) -> Floats:
+        """Product of the curvature with a direction."""
+        product = self._drawn(direction)
+        for part in row_blocks(self.p):
+            z, _, weights = self._part(part)
+            p = self.p[part].astype(np.float64, copy=False)
+            u = self._affine(z, direction)
+            u -= np.einsum("nk,nk->n", p, u)[:, None]
+            u *= p
+            u *= weights[:, None]
+            product = product + self._gathered(u, z)
+        return self._free(product)
+
+    def curvature(self) -> Floats:
+        """The matrix of second derivatives."""
+        shape = self.identity().shape
+        count = shape[0] * shape[1]
+        bent = self._drawing.copy()
+        add = self._full_terms if self.full else self._own_terms
+        for part in row_blocks(self.p):
+            z, _, weights = self._part(part)
+            bent += add(self.p[part].astype(np.float64, copy=False), self.slope * z, weights).reshape(count, count)
+        fixed = np.zeros(shape, dtype=bool)
+        fixed[self.held, :-1] = True
+        bent[fixed.reshape(-1)] = 0.0
+        bent[:, fixed.reshape(-1)] = 0.0
+        bent[fixed.reshape(-1), fixed.reshape(-1)] = 1.0
+        return bent
+
+    @cached_property
+    def _drawing(self) -> Floats:
+        """Second derivatives of the penalties."""
+        units = np.eye(self.identity().size).reshape(-1, *self.identity().shape)
+        return np.stack([self._drawn(unit).reshape(-1) for unit in units])
+
+    def _own_terms(self, p: Floats, z: Floats, weights: Floats) -> Floats:
+        """Second derivatives where a class has its own logit and the intercept."""
+        own = np.stack([z, np.ones_like(z)], axis=2)
+        flat = (p[:, :, None] * own).reshape(len(p), -1)
+        bent = -(flat.T @ (flat * weights[:, None])).reshape(self.size, 2, self.size, 2)
+        each = np.arange(self.size)
+        bent[each, :, each, :] += np.einsum("nk,nka,nkb->kab", p * weights[:, None], own, own)
+        return np.asarray(bent)
+
+    def _full_terms(self, p: Floats, z: Floats, weights: Floats) -> Floats:
+        """Second derivatives where a class has all logits and the intercept: products of pairs, each pair once."""
+        columns = np.column_stack([z, np.ones(len(z))])
+        ones, others = np.triu_indices(self.size)
+        left, right = np.triu_indices(self.size + 1)
+        pairs = columns[:, left] * columns[:, right]
+        among = np.empty((self.size, self.size, len(left)))
+        among[ones, others] = among[others, ones] = -(p[:, ones] * p[:, others] * weights[:, None]).T @ pairs
+        among[np.diag_indices(self.size)] += (p * weights[:, None]).T @ pairs
+        bent = np.empty((self.size, self.size + 1, self.size, self.size + 1))
+        bent[:, left, :, right] = bent[:, right, :, left] = np.moveaxis(among, 2, 0)
+        return bent
+
+    def diagonal(self) -> Floats:
+        """About the diagonal of the curvature, which conjugate gradients are scaled by."""
+        ridge = self.ridge
+        found = np.full(self.identity().shape, ridge.slopes if ridge.others is None else ridge.others, dtype=np.float64)
+        if self.full:
+            np.fill_diagonal(found[:, :-1], ridge.slopes)
+        found[:, -1] = ridge.intercepts
+        found += 1e-9
+        for part in row_blocks(self.p):
+            z, _, weights = self._part(part)
+            p = self.p[part].astype(np.float64, copy=False)
+            spread = p * (1.0 - p) * weights[:, None]
+            found[:, :-1] += self.slope * self._gathered(spread, z * z)[:, :-1]
+            found[:, -1] += spread.sum(axis=0)
+        return found
+
+    def _part(self, part: slice) -> tuple[Floats, NDArray[np.intp], Floats]:
+        rows = self.rows
+        return rows.logs[part].astype(np.float64, copy=False), rows.labels[part], rows.weights[part]
+
+    def _affine(self, z: Floats, numbers: Floats) -> Floats:
+        if self.full:  # the matrix product is many times faster than einsum, and a solution is no bit pattern
+            return np.asarray((z @ (self.slope * numbers[:, :-1]).T) + numbers[:, -1])
+        return np.asarray(z * (self.slope * numbers[:, 0]) + numbers[:, -1])
+
+    def _gathered(self, g: Floats, z: Floats) -> Floats:
+        """Sums over rows: of g by z for the slopes, of g for the intercepts."""
+        slopes: NDArray[Any] = g.T @ z if self.full else np.einsum("nk,nk->k", g, z)[:, None]
+        return np.column_stack([self.slope * slopes, g.sum(axis=0)])
+
+    def _drawn(self, away: Floats) -> Floats:
+        """Gradient of the penalties at a distance from the pure temperature."""
+        ridge = self.ridge
+        drawn = np.empty_like(away)
+        drawn[:, -1] = ridge.intercepts * away[:, -1]
+        slopes = away[:, :-1]
+        own = slopes.diagonal() if self.full else slopes[:, 0]
+        mean = own.mean()
+        pulled = ridge.slopes * (own - mean) + ridge.level * mean / self.size
+        if ridge.others is None:
+            drawn[:, 0] = pulled
+        else:
+            drawn[:, :-1] = ridge.others * slopes
+            np.fill_diagonal(drawn[:, :-1], pulled)
+        return drawn
+
+    def _free(self, gradient: Floats) -> Floats:
+        """Nothing moves the slopes of a class without rows."""
+        gradient[self.held, :-1] = 0.0
+        return gradient

@@ -1,0 +1,413 @@
+"""How scaling maps are fitted, from a tally to a map: Platt's and the beta family, one slope, one level.
+
+All by maximum likelihood.
+
+Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, cast, get_args
+
+import numpy as np
+
+from calibrant.arrays import InputError
+from calibrant.maps import Axis, BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.numerics import USUAL_ENDS, Ends, Floats, Grid, expit, logit
+from calibrant.solvers import Pieces, fit_logistic
+from calibrant.tallies import NO_INTERIOR, Tally, end_notes
+
+Variant = Literal["abm", "am", "ab"]
+
+Noted = tuple[Map, tuple[str, ...]]
+"""A fitted map, and what its user must know, as sentences."""
+
+Design = Callable[[Floats], Floats]
+"""Features of some scores, one row per parameter."""
+
+WARM_START_ROWS = 1 << 18
+"""Above this many rows, Newton's method starts from the solution on the grid, off by O(cell width squared)."""
+
+SMALLEST_SPREAD = 1e-290
+"""Scores closer together than this have no slope that a double could hold."""
+
+FARTHEST_LOG_ODDS = 1e6
+"""Real scores beyond this are no log-odds, and a level could not be added to them with any accuracy."""
+
+LEVEL_STEPS, LEVEL_ERROR = 200, 1e-12
+
+NO_TEMPERATURE = "all scores sit at log-odds 0, where no temperature has any effect: scores are left as they are"
+
+TWO_RATES = f"{NO_INTERIOR}: the map is a table of two rates"
+
+UNSETTLED = "Newton's method did not settle: look at the map before you use it"
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How a map is fitted; see :class:`~calibrant.calibrators.binary.scaling.PlattScaling`."""
+
+    soft_targets: bool = False
+    increasing: bool = True
+    limits: bool = False
+
+    def rough(self) -> Scaling:
+        """The same for that rough fit."""
+        return replace(self, limits=False)
+
+    def finish(self, fitted: Map, tally: Tally) -> Map:
+        """The map, followed by a cut at what the number of rows supports where that is asked for."""
+        if not self.limits:
+            return fitted
+        low = 1.0 / (tally.effective_size + 2.0)
+        ends = np.array([low, 1.0 - low])
+        return ComposeMap((fitted, PiecewiseLinearMap(ends, ends)))
+
+
+DEFAULT = Scaling()
+
+
+def _is_large(tally: Tally) -> bool:
+    """Whether the tally may have too many cells to keep their features at hand."""
+    return tally.resolution == "exact" and tally.effective_size > WARM_START_ROWS
+
+
+def _starts_on_grid(tally: Tally) -> bool:
+    """Whether a rough fit comes first."""
+    return tally.kind == "probability" and _is_large(tally)
+
+
+def _on_grid(tally: Tally) -> Tally:
+    """The same rows on the grid, with the ends of the rows themselves."""
+    return tally.with_ends(tally.ends).coarsen(Grid())
+
+
+def fit_rates(tally: Tally, how: Scaling = DEFAULT) -> Noted:
+    """Event rates of scores below 1/2 and from 1/2 on: what is left to fit where every score is exactly 0 or 1.
+
+    A rate of 0 or 1 becomes (k + 1) / (n + 2), and rates that would fall are pooled where the map must not fall.
+
+    Examples
+    --------
+    >>> fitted, notes = fit_rates(Tally.from_arrays([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]))
+    >>> fitted.apply(np.array([0.0, 1.0])).tolist(), notes
+    ([0.25, 0.75], ('every score is exactly 0 or 1, so there are no log-odds: the map is a table of two rates',))
+    """
+    from calibrant.fits.bins import rates  # here: loads scipy, which scaling does without
+
+    upper = tally.scores >= 0.5
+    n, events = (
+        np.array([column[~upper].sum(), column[upper].sum()], dtype=np.float64) for column in (tally.n, tally.events)
+    )
+    values = rates(n, events)
+    if how.increasing and values[0] > values[1]:
+        values = np.repeat(rates(n.sum(keepdims=True), events.sum(keepdims=True)), 2)
+    return StepMap(np.array([0.5]), values), (TWO_RATES,)
+
+
+def rates_text(fitted: Map) -> str:
+    """What :func:`fit_rates` found, in words.
+
+    Examples
+    --------
+    >>> rates_text(StepMap([0.5], [0.25, 0.75]))
+    'rate 0.25 below 1/2, 0.75 from 1/2 on'
+    """
+    below, above = cast(StepMap, fitted).values
+    return f"rate {below:.4g} below 1/2, {above:.4g} from 1/2 on"
+
+
+def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> Noted:
+    """Logistic regression on the log-odds of the score, or on the score itself.
+
+    Examples
+    --------
+    >>> fitted, notes = fit_platt(Tally.from_arrays([0.1, 0.2, 0.3, 0.6, 0.7, 0.9], [0, 1, 0, 0, 1, 1]))
+    >>> fitted.apply(np.array([0.5])).round(3).tolist(), notes
+    ([0.537], ())
+    """
+    if on not in ("log-odds", "score"):
+        raise InputError(f"on must be 'log-odds' or 'score', got {on!r}")
+    axis: Axis = on if tally.kind == "probability" else "score"
+    if axis == "log-odds" and not tally.has_interior:
+        return fit_rates(tally, how)
+    ends, read = _reading(tally, axis)
+    support = Support.of(tally)
+    low, high = support.span(axis, ends)
+    targets = Targets.of(support, how)
+    centre, spread = low / 2 + high / 2, high / 2 - low / 2
+    if spread < SMALLEST_SPREAD:  # one score: the rate fixes the level, and the shape stays the identity's
+        slope = 1.0 if axis == "log-odds" or tally.kind == "logit" else 0.0
+        level = LogitAffineMap(slope, targets.log_odds() - slope * low, axis, *ends)
+        return how.finish(level, tally), (*read, *targets.notes)
+
+    def design(scores: Floats) -> Floats:
+        x = logit(scores, ends) if axis == "log-odds" else scores
+        return np.stack([(x - centre) / spread, np.ones(len(x))])
+
+    start = None
+    if _starts_on_grid(tally):
+        near = cast(LogitAffineMap, fit_platt(_on_grid(tally), how.rough(), on)[0])
+        start = np.array([near.slope * spread, near.intercept + near.slope * centre])
+    bounds = (0,) if how.increasing else ()
+    fit = fit_logistic(targets.pieces(tally, design), 2, non_negative=bounds, start=start)
+    a, b = fit.coefficients
+    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    return how.finish(LogitAffineMap(a / spread, b - a * centre / spread, axis, *ends), tally), notes
+
+
+def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> Noted:
+    """The beta map with all three parameters, with a = b (``"am"``), or through (1/2, 1/2) (``"ab"``).
+
+    Examples
+    --------
+    >>> tally = Tally.from_arrays([0.1, 0.2, 0.3, 0.6, 0.7, 0.9], [0, 1, 0, 0, 1, 1])
+    >>> fit_beta(tally, variant="ab")[0].apply(np.array([0.5])).round(3).tolist()
+    [0.5]
+    """
+    if variant not in get_args(Variant):
+        raise InputError(f"variant must be 'abm', 'am' or 'ab', got {variant!r}")
+    if tally.kind != "probability":
+        raise InputError(f"BetaScaling needs probabilities, not {tally.kind} scores: use PlattScaling")
+    if not tally.has_interior:
+        return fit_rates(tally, how)
+    ends, read = _reading(tally, "log-odds")
+    support = Support.of(tally)
+    targets = Targets.of(support, how)
+    low, high = support.span("log-odds", ends)
+    if low == high:
+        level = BetaMap(1.0, 1.0, targets.log_odds() - low, *ends)
+        return how.finish(level, tally), (*read, *targets.notes)
+    family = _FAMILIES[variant]
+    start = None
+    if _starts_on_grid(tally):
+        start = family.start(cast(BetaMap, fit_beta(_on_grid(tally), how.rough(), variant)[0]))
+    pieces = targets.pieces(tally, lambda scores: family.design(scores, ends))
+    fit = fit_logistic(pieces, family.size, non_negative=family.bounds, start=start)
+    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    return how.finish(BetaMap(*family.read(fit.coefficients), *ends), tally), notes
+
+
+def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
+    """One slope on the log-odds of the score, without a level; see ``TemperatureScaling``.
+
+    Examples
+    --------
+    >>> fitted, notes = fit_temperature(Tally.from_arrays([0.1, 0.1, 0.1, 0.9], [0, 0, 1, 1]))
+    >>> fitted.apply(np.array([0.1, 0.5, 0.9])).round(6).tolist(), notes  # three of four rows lie on their side of 1/2
+    ([0.25, 0.5, 0.75], ())
+    """
+    axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+    if not tally.has_interior:
+        return fit_rates(tally, how)
+    ends, read = _reading(tally, axis)
+    support = Support.of(tally)
+    far = max(abs(x) for x in support.span(axis, ends))
+    if far < SMALLEST_SPREAD:
+        return how.finish(LogitAffineMap(1.0, 0.0, axis, *ends), tally), (NO_TEMPERATURE,)
+    middle = 0.5 if axis == "log-odds" else 0.0
+    apart = support.lowest_event >= middle >= support.highest_other
+    why = "every score lies on the side of its label" if apart else None
+    targets = Targets.softened(support, how, why)
+
+    def design(scores: Floats) -> Floats:
+        return ((logit(scores, ends) if axis == "log-odds" else scores) / far)[None, :]
+
+    start = None
+    if _starts_on_grid(tally):
+        near = cast(LogitAffineMap, fit_temperature(_on_grid(tally), how.rough())[0])
+        start = np.array([near.slope * far])
+    fit = fit_logistic(targets.pieces(tally, design), 1, non_negative=(0,), start=start)
+    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    return how.finish(LogitAffineMap(fit.coefficients[0] / far, 0.0, axis, *ends), tally), notes
+
+
+def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
+    """One level added to the log-odds of the score; see ``LogitShift``.
+
+    Examples
+    --------
+    >>> fitted, notes = fit_level(Tally.from_arrays([0.5, 0.5, 0.5, 0.5], [0, 0, 0, 1]))
+    >>> fitted.apply(np.array([0.5])).round(6).tolist(), notes
+    ([0.25], ())
+    """
+    axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+    if not tally.has_interior:
+        return fit_rates(tally, how)
+    ends, read = _reading(tally, axis)
+    support = Support.of(tally)
+    low, high = support.span(axis, ends)
+    if max(abs(low), abs(high)) > FARTHEST_LOG_ODDS:
+        raise InputError(
+            f"scores reach {max(support.lowest, support.highest, key=abs):g}, but LogitShift reads them as log-odds, "
+            f"at most {FARTHEST_LOG_ODDS:g} in size: use PlattScaling, which finds their scale"
+        )
+    one_class = not 0 < support.events < support.total
+    targets = Targets.softened(support, how, "only one class is present" if one_class else None)
+    goal = targets.log_odds()
+    passes = targets.pieces(tally, lambda scores: logit(scores, ends) if axis == "log-odds" else scores)
+    start = goal - low / 2 - high / 2
+    if _starts_on_grid(tally):
+        start = cast(LogitAffineMap, fit_level(_on_grid(tally), how.rough())[0]).intercept
+    level, settled = _solve_level(passes, start, (goal - high, goal - low))
+    notes = (*read, *targets.notes, *(() if settled else (UNSETTLED,)))
+    return how.finish(LogitAffineMap(1.0, level, axis, *ends), tally), notes
+
+
+def _reading(tally: Tally, axis: Axis) -> tuple[Ends, tuple[str, ...]]:
+    """How log-odds read the scores, and what to say about it; no log-odds, nothing to say."""
+    return (tally.ends, end_notes(tally)) if axis == "log-odds" else (USUAL_ENDS, ())
+
+
+def _solve_level(pieces: Pieces, level: float, bracket: tuple[float, float]) -> tuple[float, bool]:
+    """Where mean prediction and rate agree, by Newton's steps inside a bracket that is halved where they leave it."""
+    low, high = bracket
+    for _ in range(LEVEL_STEPS):
+        total, excess, slope = 0.0, 0.0, 0.0
+        for x, n, events in pieces():
+            p = expit(x + level)
+            total, excess = total + float(n.sum()), excess + float((n * p - events).sum())
+            slope += float((n * p * (1.0 - p)).sum())
+        low, high = (low, level) if excess > 0.0 else (level, high)
+        step = excess / slope
+        if abs(step) <= LEVEL_ERROR * max(1.0, abs(level)) or high - low <= LEVEL_ERROR * max(1.0, abs(level)):
+            return level - step if low <= level - step <= high else level, True
+        level = level - step if low < level - step < high else low / 2 + high / 2
+    return level, False
+
+
+def _log_sides(scores: Floats, ends: Ends) -> tuple[Floats, Floats]:
+    """The columns log s and -log(1 - s) of scores clipped to the ends."""
+    s = np.clip(scores, *ends)
+    return np.log(s), -np.log1p(-s)
+
+
+def _abm_design(scores: Floats, ends: Ends) -> Floats:
+    rise, fall = _log_sides(scores, ends)
+    return np.stack([rise, fall, np.ones(len(scores))])
+
+
+def _am_design(scores: Floats, ends: Ends) -> Floats:
+    return np.stack([logit(scores, ends), np.ones(len(scores))])
+
+
+def _ab_design(scores: Floats, ends: Ends) -> Floats:
+    rise, fall = _log_sides(scores, ends)
+    return np.stack([rise + np.log(2.0), fall - np.log(2.0)])
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A beta family: its features, which coefficients stay non-negative, and how they and a, b, c give each other."""
+
+    size: int
+    bounds: tuple[int, ...]
+    design: Callable[[Floats, Ends], Floats]
+    read: Callable[[Floats], tuple[float, float, float]]
+    start: Callable[[BetaMap], Floats]
+
+
+_FAMILIES: dict[Variant, _Family] = {
+    "abm": _Family(
+        3,
+        (0, 1),
+        _abm_design,
+        lambda fit: (fit[0], fit[1], fit[2]),
+        lambda near: np.array([near.a, near.b, near.c]),
+    ),
+    "am": _Family(2, (0,), _am_design, lambda fit: (fit[0], fit[0], fit[1]), lambda near: np.array([near.a, near.c])),
+    "ab": _Family(
+        2,
+        (0, 1),
+        _ab_design,
+        lambda fit: (fit[0], fit[1], (fit[0] - fit[1]) * float(np.log(2.0))),
+        lambda near: np.array([near.a, near.b]),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Support:
+    """Total weight, events, and between which scores either class lies."""
+
+    total: float
+    events: float
+    lowest: float
+    highest: float
+    lowest_event: float
+    highest_other: float
+    rising: bool
+    """All events lie above all non-events, or touch them."""
+    falling: bool
+
+    @classmethod
+    def of(cls, tally: Tally) -> Support:
+        """In one pass over the tally."""
+        hits, misses = [np.inf, -np.inf], [np.inf, -np.inf]
+        for scores, n, events in tally.pieces():
+            for ends, among in ((hits, events > 0), (misses, events < n)):
+                found = scores[among]
+                if len(found):
+                    ends[0], ends[1] = min(ends[0], found[0]), max(ends[1], found[-1])
+        lowest, highest = min(hits[0], misses[0]), max(hits[1], misses[1])
+        apart = lowest < highest
+        rising, falling = apart and misses[1] <= hits[0], apart and hits[1] <= misses[0]
+        sums = float(tally.total), float(tally.positives)
+        return cls(*sums, lowest, highest, hits[0], misses[1], rising, falling)
+
+    def span(self, axis: Axis, ends: Ends) -> tuple[float, float]:
+        """The lowest and the highest score, or their log-odds."""
+        low, high = self.lowest, self.highest
+        if axis == "score":
+            return low, high
+        return float(logit(np.array(low), ends)), float(logit(np.array(high), ends))
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What an event and a non-event count as: 1 and 0, or Platt's soft targets."""
+
+    support: Support
+    hit: float = 1.0
+    miss: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, support: Support, how: Scaling) -> Targets:
+        """For maps with a level and a slope, whose likelihood runs away with one class or with separated ones."""
+        separated = support.rising or (support.falling and not how.increasing)
+        if not 0 < support.events < support.total:
+            return cls.softened(support, how, "only one class is present")
+        return cls.softened(support, how, "the classes are separated by the score" if separated else None)
+
+    @classmethod
+    def softened(cls, support: Support, how: Scaling, why: str | None) -> Targets:
+        """Soft where asked for, and where the likelihood has no maximum; ``why`` says so."""
+        if not (how.soft_targets or why):
+            return cls(support)
+        notes: tuple[str, ...] = ()
+        if why and not how.soft_targets:
+            notes = (f"{why}: Platt's soft targets were used, as the likelihood has no maximum",)
+        others = support.total - support.events
+        hit, miss = (support.events + 1.0) / (support.events + 2.0), 1.0 / (others + 2.0)
+        return cls(support, hit, miss, notes)
+
+    def log_odds(self) -> float:
+        """Log-odds of the overall rate."""
+        others = self.support.total - self.support.events
+        return float(logit(np.array((self.support.events * self.hit + others * self.miss) / self.support.total)))
+
+    def pieces(self, tally: Tally, design: Design) -> Pieces:
+        """Passes over the tally as the solver wants them."""
+
+        def run() -> Iterator[tuple[Floats, Floats, Floats]]:
+            for scores, n, events in tally.pieces():
+                soft = events * self.hit + (n - events) * self.miss
+                yield design(scores), n.astype(np.float64), soft.astype(np.float64)
+
+        if _is_large(tally):
+            return run
+        once = list(run())
+        return lambda: once

@@ -1,0 +1,297 @@
+"""Rows counted by segment and score, for maps that differ from segment to segment.
+
+Nothing here is an estimator, so that the mathematics needs no scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError, Kind, Rows
+from calibrant.arrays.columns import need_names
+from calibrant.arrays.keys import Keys, read_keys
+from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map
+from calibrant.numerics import LOG_ODDS_LIMIT, OUTPUT_ENDS, Ends, Floats, Grid, Ints, logit
+from calibrant.tallies import SEGMENT_GRID, Cells, Counts, Tally, ends_of_rows, in_effective_rows
+
+MOST_ROWS = 1 << 16
+"""Segments of more rows than this are counted on a grid of about 1,000 cells, where log-odds of scores that share a
+cell differ by at most 0.06: a level and a slope do not notice."""
+
+CLASSES = 2.0
+"""Classes of importance weights to a doubling: rows of a cell then differ in weight by a factor of at most 1.42."""
+
+By = ArrayLike | Mapping[str, Any]
+"""Segments of the rows: one column, or columns by their names."""
+
+Lines = dict[int, tuple[float, float]]
+"""Slope and intercept on the log-odds by the code of a segment; segments that are not listed stay as they are."""
+
+ALL_ROWS = ""
+"""In place of a column, which always has a name: one line, under the code 0, for every row."""
+
+Stages = tuple[tuple[str, Lines], ...]
+"""Columns with the lines of their segments, the first applied first; :data:`ALL_ROWS` may stand among them."""
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentCells:
+    """Counts by the segments of every column and by score; a cell for each combination that has rows.
+
+    Importance weights of different size have cells of their own, so that ``w2 / n`` is nearly the weight of each row.
+
+    Attributes
+    ----------
+    columns
+        Names of the segments by column.
+    codes
+        By column, the segment of each cell; -1 where a row has none.
+    axis
+        The distinct scores, or mean scores of the cells of a grid, in ascending order.
+    place
+        Where on the axis each cell lies.
+    n, events
+        Rows and events; importance weights in the unit in which they add up to the effective size.
+    w2
+        Sum of squared weights, or None when rows count alike.
+    """
+
+    columns: Mapping[str, tuple[str, ...]]
+    codes: Mapping[str, Ints]
+    axis: Floats
+    place: Ints
+    n: Counts
+    events: Counts
+    w2: Floats | None
+    kind: Kind
+    ends: Ends
+    """How log-odds read scores of exactly 0 and 1, in every part of the rows alike."""
+
+    @classmethod
+    def of(cls, rows: Rows, keys: Mapping[str, Keys]) -> SegmentCells:
+        """Cells of checked rows; ``keys`` are the segments of the same rows."""
+        rows = _counted_alike(in_effective_rows(rows))
+        score, axis_of = _score_codes(rows)
+        joint, size = np.zeros(len(score), dtype=np.int64), 1
+        for each in keys.values():
+            joint, size = joint * (len(each.names) + 1) + (each.codes + 1), size * (len(each.names) + 1)
+            if size > 2 * len(joint):
+                present, joint = np.unique(joint, return_inverse=True)
+                size = len(present)
+        if not rows.counts and rows.weights is not None:
+            present, weighed = np.unique(np.floor(CLASSES * np.log2(rows.weights)), return_inverse=True)
+            joint, size = joint * len(present) + weighed, size * len(present)
+        index, first = _compact(joint * len(axis_of) + score, size * len(axis_of))
+        weight = None if rows.weights is None else rows.weights.astype(np.float64)
+        labels = rows.labels.astype(np.float64)
+        n, events = np.bincount(index, weight), np.bincount(index, labels if weight is None else labels * weight)
+        if rows.counts:
+            n, events = n.astype(np.int64), events.astype(np.int64)
+        return cls(
+            {name: each.names for name, each in keys.items()},
+            {name: each.codes[first].astype(np.int64) for name, each in keys.items()},
+            axis_of,
+            score[first],
+            n,
+            events,
+            None
+            if rows.counts or weight is None
+            else np.asarray(np.bincount(index, weight * weight), dtype=np.float64),
+            rows.kind,
+            ends_of_rows(rows),
+        )
+
+    def log_odds(self, fitted: Map) -> Floats:
+        """Log-odds of a map of the score alone, cell by cell."""
+        images = fitted.apply(self.axis)
+        return logit(images, _output_ends(images))[self.place]
+
+    def moved(self, x: Floats, column: str, lines: Lines) -> Floats:
+        """Log-odds after the lines of some segments of a column, or after the line of all rows."""
+        if column == ALL_ROWS:
+            return np.asarray(np.clip(x * lines[0][0] + lines[0][1], -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+        size = len(self.columns[column]) + 1  # the last is that of rows without a segment
+        slopes, intercepts = np.ones(size), np.zeros(size)
+        for segment, (slope, intercept) in lines.items():
+            slopes[segment], intercepts[segment] = slope, intercept
+        code = self.codes[column]
+        return np.asarray(np.clip(x * slopes[code] + intercepts[code], -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT))
+
+    def after(self, x: Floats, stages: Stages) -> Floats:
+        """Log-odds after all stages."""
+        for column, lines in stages:
+            x = self.moved(x, column, lines)
+        return x
+
+    def followed(self, first: Map, stages: Stages) -> Map:
+        """The map of all, followed by a map by group for each stage; that of all rows needs no group."""
+        following: list[Map] = []
+        for column, lines in stages:
+            maps = tuple(LogitAffineMap(*line, "log-odds", *OUTPUT_ENDS) for line in lines.values())
+            if column == ALL_ROWS:
+                following.append(maps[0])
+                continue
+            names = tuple(self.columns[column][code] for code in lines)
+            following.append(ByGroupMap(column, names, maps, IdentityMap()))
+        if not following:
+            return first
+        ends = _output_ends(first.apply(self.axis))
+        inside = () if ends == OUTPUT_ENDS else (LogitAffineMap(1.0, 0.0, "log-odds", *ends),)
+        return ComposeMap((first, *inside, *following))
+
+    def scores(self) -> Tally:
+        """Tally of the scores, whatever the segment."""
+        return self._tally(self.axis, self.place).with_ends(self.ends)
+
+    def ranked(self, values: Floats) -> Tally:
+        """Tally of the ranks, between 0 and 1, of other values of the cells; those that are NaN are left out."""
+        known = np.flatnonzero(~np.isnan(values))
+        distinct, place = np.unique(values[known], return_inverse=True)
+        return self._taken(known)._tally(np.arange(len(distinct)) / len(distinct), place, "probability")
+
+    def numbered(self) -> Tally:
+        """The counts of each cell under its number, as if that were a score."""
+        numbers = np.arange(len(self.n))
+        return self._tally(numbers.astype(np.float64), numbers, "real")
+
+    def without(self, cells: Ints, part: Tally) -> SegmentCells:
+        """The rows that are not in a part."""
+        n: NDArray[Any] = self.n.copy()
+        events: NDArray[Any] = self.events.copy()
+        n[cells] -= part.n.astype(n.dtype)
+        events[cells] -= part.events.astype(events.dtype)
+        share = np.maximum(n, 0.0) / self.n
+        keep = np.flatnonzero(n > (0 if self.w2 is None else 1e-9 * self.n))
+        w2 = None if self.w2 is None else self.w2 * share
+        return replace(self, n=np.maximum(n, 0), events=np.clip(events, 0, n), w2=w2)._taken(keep)
+
+    def _taken(self, chosen: Ints) -> SegmentCells:
+        return replace(
+            self,
+            codes={name: code[chosen] for name, code in self.codes.items()},
+            place=self.place[chosen],
+            n=self.n[chosen],
+            events=self.events[chosen],
+            w2=None if self.w2 is None else self.w2[chosen],
+        )
+
+    def _tally(self, scores: Floats, place: Ints, kind: Kind | None = None) -> Tally:
+        size = len(scores)
+        n, events = np.bincount(place, self.n, size), np.bincount(place, self.events, size)
+        there = np.flatnonzero(n > 0)
+        kept: dict[str, Any] = {"n": n[there], "events": events[there]}
+        if self.w2 is None:
+            kept = {name: column.astype(np.int64) for name, column in kept.items()}
+        else:
+            share = self.events / self.n  # weights of a cell are nearly equal
+            for name, column in {
+                "w2": self.w2,
+                "w2_events": self.w2 * share,
+                "rows": np.rint(self.n**2 / self.w2),
+                "row_events": np.rint(self.n**2 / self.w2 * share),
+            }.items():
+                summed = np.bincount(place, column, size)[there]
+                kept[name] = summed.astype(np.int64) if name in ("rows", "row_events") else summed
+        cells = Cells(scores[there], **kept)
+        return Tally(cells, kind=kind or self.kind, counts=self.w2 is None)
+
+
+def _output_ends(images: Floats) -> Ends:
+    """How log-odds read what a map puts out: few maps put out 0 or 1, which are then read as scores are."""
+    certain = ((images == 0.0) | (images == 1.0)).any()
+    return Ends.of(images) if certain else OUTPUT_ENDS
+
+
+def _counted_alike(rows: Rows) -> Rows:
+    """Weights that are all equal say nothing: such rows are counted, and what is exact for counts is exact for them."""
+    if rows.counts or rows.weights is None or rows.weights.min() < rows.weights.max():
+        return rows
+    return replace(rows, weights=None, counts=True)
+
+
+def taken_keys(keys: Mapping[str, Keys], index: NDArray[Any] | None, size: int) -> dict[str, Keys]:
+    """Segments of the rows that were kept, none of them without rows; refused when a column has the wrong length."""
+    for name, each in keys.items():
+        if each.codes.shape != (size,):
+            shown = each.codes.shape[0] if each.codes.ndim == 1 else each.codes.shape
+            raise InputError(f"by[{name!r}] has {shown} rows but scores has {size}: pass one segment per row")
+    if index is None:
+        return dict(keys)
+    return {name: _present(Keys(each.codes[index], each.names)) for name, each in keys.items()}
+
+
+def _present(keys: Keys) -> Keys:
+    there = np.bincount(keys.codes[keys.codes >= 0], minlength=len(keys.names)) > 0
+    place = np.append(np.cumsum(there) - 1, -1)
+    return Keys(place[keys.codes], tuple(name for name, kept in zip(keys.names, there, strict=True) if kept))
+
+
+def _score_codes(rows: Rows) -> tuple[Ints, Floats]:
+    """Place of each row on the axis of scores, and the axis."""
+    if len(rows.scores) <= MOST_ROWS:
+        axis, place = np.unique(rows.scores, return_inverse=True)
+        return place.astype(np.int64), axis
+    grid = SEGMENT_GRID
+    if rows.kind != "probability":
+        low, high = float(rows.scores.min()), float(rows.scores.max())
+        if low == high:
+            return np.zeros(len(rows.scores), dtype=np.int64), np.array([low])
+        grid = Grid(SEGMENT_GRID.bits, low, high)
+    code, offset = grid.cells(rows.scores)
+    code += grid.top
+    size = 2 * grid.top + 1
+    weight = None if rows.weights is None else rows.weights.astype(np.float64)
+    n, inside = np.bincount(code, weight, size), np.bincount(code, offset if weight is None else offset * weight, size)
+    there = np.flatnonzero(n)
+    place = np.cumsum(n > 0) - 1
+    return place[code], grid.scores((there - grid.top).astype(np.int32), inside[there] / n[there])
+
+
+def _compact(key: Ints, size: int) -> tuple[Ints, Ints]:
+    """Place of each row's key among the distinct keys, and a row of each of them."""
+    if size > 8 * len(key) + 1024:
+        return cast("tuple[Ints, Ints]", _by_sorting(key))
+    row = np.full(size, -1, dtype=np.int64)
+    row[key] = np.arange(len(key))
+    there = row >= 0
+    return (np.cumsum(there) - 1)[key], row[there]
+
+
+def _by_sorting(key: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
+    _, first, index = np.unique(key, return_index=True, return_inverse=True)
+    return index, first
+
+
+# ---------------------------------------------------------------------------------------------------- reading segments
+
+
+def read_by(by: Any) -> dict[str, Keys]:
+    """Segments by column."""
+    if isinstance(by, Mapping):
+        named = dict(by)
+    elif hasattr(by, "columns"):  # a frame of segments
+        named = {name: by[name] for name in by.columns}
+    else:
+        name = getattr(by, "name", None)
+        named = {name if isinstance(name, str) and name else "segment": by}
+    if not named or not all(isinstance(name, str) and name for name in named):
+        raise InputError("by must hold at least one column, each under a name that is text: pass {'name': values}")
+    return {name: read_keys(values, f"by[{name!r}]") for name, values in named.items()}
+
+
+def frame_columns(frame: Any, score: str, label: str, by: Any, weight: Any) -> tuple[Any, ...]:
+    """Scores, labels, segments and weights of a frame, in memory."""
+    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
+
+    segments = [by] if isinstance(by, str) else list(by or ())
+    if not segments or not all(isinstance(name, str) for name in segments):
+        raise InputError("a frame needs score=, label= and by=, the names of its columns")
+    taken = columns_of(frame, [score, label, *segments, *need_names(sample_weight=weight)])
+    columns = {name: column.to_numpy() for name, column in taken.items()}
+    segmented = {name: columns[name] for name in segments}
+    return columns[score], columns[label], segmented, None if weight is None else columns[weight]

@@ -1,0 +1,287 @@
+"""Rows, events and scores by bin of every claim that a notion of multiclass calibration makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.multiclass.rows import BLOCK
+from calibrant.metrics.binary.bins import _check_edges
+from calibrant.metrics.multiclass.claims import Claims, steps
+from calibrant.notions import Canonical
+from calibrant.numerics import Floats, Guide
+
+ClassStrategy = Literal["width", "mass", "distinct"]
+Codes = NDArray[np.int32]
+Binning = Callable[[int], tuple[Codes, NDArray[np.intp]]]
+"""From a claim's place to the bin of each row, counted from 0, and the class that each bin is about."""
+
+Statistic = Callable[[Floats], Floats]
+"""A number, or one for each class, of the events by bin."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassBins:
+    """Counts by bin, all claims one after the other; empty bins may be among them.
+
+    Attributes
+    ----------
+    n, events, score_sum
+        Rows (or sum of weights), claims that came true, and sum of scores in each bin.
+    w2
+        Sum of squared weights in each bin; None without weights.
+    place, column
+        Claim that the bin belongs to, and the class that it is about: -1 where rows of all classes are together.
+    total
+        Rows, or sum of weights, overall.
+    index : ndarray of shape (n, C), optional
+        Bin of each row under each claim, where it was asked for.
+    chosen
+        How the bins were chosen, for the name of a number.
+
+    Examples
+    --------
+    >>> from calibrant.metrics.multiclass.claims import read_claims
+    >>> claims = read_claims([[0.9, 0.1], [0.6, 0.4]], ["a", "b"], notion="class-wise")
+    >>> bins = ClassBins.of(claims, n_bins=2)
+    >>> bins.n.tolist(), bins.events.tolist(), bins.column.tolist()
+    ([0.0, 2.0, 2.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0, 0, 1, 1])
+    """
+
+    n: Floats
+    events: Floats
+    score_sum: Floats
+    w2: Floats | None
+    place: NDArray[np.intp]
+    column: NDArray[np.intp]
+    total: float
+    index: Codes | None
+    chosen: str
+
+    @classmethod
+    def of(
+        cls,
+        claims: Claims,
+        *,
+        n_bins: int = 15,
+        strategy: ClassStrategy = "width",
+        edges: Any = None,
+        keep: bool = True,
+    ) -> ClassBins:
+        """Bins of claims; ``keep`` asks for the bin of each row as well."""
+        check_option("strategy", strategy, get_args(ClassStrategy))
+        if not is_whole(n_bins) or n_bins < 1:
+            raise InputError(f"n_bins must be a whole number from 1 on, got {n_bins!r}")
+        if isinstance(claims.notion, Canonical):
+            binning, chosen = _by_region(claims, edges)
+            return cls._by_claim(claims, binning, chosen, keep)
+        if edges is not None or strategy == "width":
+            inner = np.arange(1, n_bins) / n_bins if edges is None else _check_edges(edges)
+            chosen = _bins(len(inner) + 1, "of equal width" if edges is None else "of given edges")
+            if not keep and claims.named is None and claims.weights is None and len(inner):
+                return cls._by_block(claims, inner, chosen)
+            return cls._by_claim(claims, _by_edges(claims, inner), chosen, keep)
+        chosen = _bins(n_bins, "of equal mass") if strategy == "mass" else "distinct scores"
+        return cls._by_claim(claims, _by_order(claims, n_bins if strategy == "mass" else None), chosen, keep)
+
+    @classmethod
+    def _by_claim(cls, claims: Claims, binning: Binning, chosen: str, keep: bool) -> ClassBins:
+        """Claim after claim, each in one pass over its column."""
+        mass, weighted = claims.mass, claims.weights is not None
+        hits, places = claims.true()
+        order = np.argsort(places, kind="stable")
+        ends = np.searchsorted(places[order], np.arange(claims.count + 1))
+        parts, index, start = [], np.empty((len(claims), claims.count if keep else 0), dtype=np.int32), 0
+        for place in range(claims.count):
+            codes, columns = binning(place)
+            true = hits[order[ends[place] : ends[place + 1]]]
+            size = len(columns)
+            parts.append(
+                (
+                    np.bincount(codes, mass if weighted else None, size).astype(np.float64),
+                    np.bincount(codes[true], mass[true] if weighted else None, size).astype(np.float64),
+                    np.bincount(codes, claims.scores[:, place] * mass if weighted else claims.scores[:, place], size),
+                    np.bincount(codes, mass**2, size) if weighted else np.zeros(0),
+                    np.full(size, place, dtype=np.intp),
+                    columns,
+                )
+            )
+            if keep:
+                np.add(codes, start, out=index[:, place], casting="unsafe")
+            start += size
+        n, events, score_sum, w2, at, columns = (np.concatenate(each) for each in zip(*parts, strict=True))
+        total = float(mass.sum())
+        return cls(n, events, score_sum, w2 if weighted else None, at, columns, total, index if keep else None, chosen)
+
+    @classmethod
+    def _by_block(cls, claims: Claims, inner: Floats, chosen: str) -> ClassBins:
+        """One pass over a matrix in which most scores lie below the first edge: only the others are looked up."""
+        p, size, count = claims.scores, len(inner) + 1, claims.count
+        above = inner[0] if p.dtype == np.float64 else _float32_from(inner[0])
+        n, score_sum = np.zeros(count * size), np.zeros(count * size)
+        low = np.zeros(count)
+        guide = Guide(inner)
+        scratch = np.empty((max(BLOCK // count, 1), count), dtype=p.dtype)
+        for part in steps(p):
+            block = scratch[: part.stop - part.start]
+            np.copyto(block, p[part])
+            flat = block.reshape(-1)
+            at = np.flatnonzero(flat >= above)
+            scores = flat[at].astype(np.float64)
+            flat[at] = 0.0
+            low += block.sum(axis=0)
+            cells = (at % count) * size + guide.locate(scores)
+            n += np.bincount(cells, minlength=count * size)
+            score_sum += np.bincount(cells, scores, count * size)
+        n[::size] = len(p) - n.reshape(count, size).sum(axis=1)
+        score_sum[::size] = low
+        own = np.take_along_axis(p, claims.labels[:, None], axis=1)[:, 0].astype(np.float64)
+        events = np.bincount(claims.labels * size + guide.locate(own), minlength=count * size).astype(np.float64)
+        at = np.repeat(np.arange(count), size)
+        return cls(n, events, score_sum, None, at, at, float(len(p)), None, chosen)
+
+    def __len__(self) -> int:
+        """Number of bins."""
+        return len(self.n)
+
+    @property
+    def filled(self) -> NDArray[np.bool_]:
+        """Which bins hold rows."""
+        return np.asarray(self.n > 0)
+
+    @property
+    def effective_n(self) -> Floats:
+        r"""Rows that each bin is worth: :math:`(\sum w)^2 / \sum w^2`."""
+        return self.n if self.w2 is None else np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# From bins to errors
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def overall(claims: Claims, bins: ClassBins, p: float) -> Statistic:
+    """Error of order p of all claims together."""
+    filled = bins.filled
+    n, score_sum = bins.n[filled], bins.score_sum[filled]
+    share, zeros = n / (bins.total * claims.averaged), np.zeros(len(n), dtype=np.intp)
+
+    def statistic(events: Floats) -> Floats:
+        return np.asarray(_norms(np.abs(events[filled] - score_sum) / n, share, zeros, 1, p)[0])
+
+    return statistic
+
+
+def by_class(claims: Claims, bins: ClassBins, p: float) -> Statistic:
+    """Error of order p of each class, NaN for one without rows."""
+    filled, groups = bins.filled, len(claims.classes)
+    n, score_sum, column = bins.n[filled], bins.score_sum[filled], bins.column[filled]
+    total = np.bincount(column, n, groups)
+    share = n / total[column]
+
+    def statistic(events: Floats) -> Floats:
+        found = _norms(np.abs(events[filled] - score_sum) / n, share, column, groups, p)
+        return np.where(total > 0.0, found, np.nan)
+
+    return statistic
+
+
+def _norms(gap: Floats, share: Floats, group: NDArray[np.intp], groups: int, p: float) -> Floats:
+    """The p-norm of the gaps of each group; powers are of gaps over the largest, so that none underflows."""
+    if p == 1:
+        return np.bincount(group, share * gap, groups).astype(np.float64)
+    top = np.zeros(groups)
+    np.maximum.at(top, group, gap)
+    if np.isinf(p):
+        return top
+    relative = gap / np.where(top > 0.0, top, 1.0)[group]
+    return np.asarray(top * np.bincount(group, share * relative**p, groups) ** (1.0 / p))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which bin
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _by_edges(claims: Claims, inner: Floats) -> Binning:
+    guide, size = Guide(inner), len(inner) + 1
+
+    def binning(place: int) -> tuple[Codes, NDArray[np.intp]]:
+        problem, columns = claims.problem(place)
+        codes = guide.locate(np.ascontiguousarray(claims.scores[:, place], dtype=np.float64))
+        if problem is not None:
+            codes += (problem * size).astype(np.int32)
+        return codes, np.repeat(columns, size)
+
+    return binning
+
+
+def _by_order(claims: Claims, n_bins: int | None) -> Binning:
+    """Each distinct score by itself, or, inside each problem, about equally many rows in each bin, no score split."""
+
+    def binning(place: int) -> tuple[Codes, NDArray[np.intp]]:
+        problem, columns = claims.problem(place)
+        scores = claims.scores[:, place]
+        group = np.zeros(len(claims), dtype=np.intp) if problem is None else problem
+        order = np.lexsort((scores, group))
+        s, g = scores[order], group[order]
+        new = np.append(True, (s[1:] != s[:-1]) | (g[1:] != g[:-1]))
+        first = np.flatnonzero(new)
+        if n_bins is not None:
+            cells = np.add.reduceat(claims.mass[order], first)
+            new[first[1:]] = np.diff(_equal_mass(cells, g[first], n_bins)) != 0
+        codes = np.empty(len(claims), dtype=np.int32)
+        codes[order] = np.cumsum(new) - 1
+        return codes, columns[g[new]]
+
+    return binning
+
+
+def _equal_mass(cells: Floats, group: NDArray[np.intp], n_bins: int) -> NDArray[np.intp]:
+    """Bin of each cell: how many of the marks k/B of its group's rows lie before it, and the group."""
+    before = np.cumsum(cells) - cells
+    start = np.append(True, group[1:] != group[:-1])
+    run = np.cumsum(start) - 1
+    before = before - before[start][run]
+    total = np.bincount(run, cells)[run]
+    # Sums of real weights miss their mark by rounding.
+    reached = np.minimum(np.floor(n_bins * before / total + 1e-9), n_bins - 1).astype(np.intp)
+    return np.asarray(run * n_bins + reached)
+
+
+def _by_region(claims: Claims, edges: Any) -> tuple[Binning, str]:
+    """Rows that give the same probabilities, or that lie in the same region; a bin for each region and class."""
+    if edges is None:
+        codes = np.unique(claims.scores, axis=0, return_inverse=True)[1].reshape(-1)
+        chosen = "distinct rows"
+    elif hasattr(edges, "regions"):
+        wants_logits = claims.on == "logit" and getattr(edges, "on", None) == "logit"
+        codes = np.asarray(edges.regions(claims.given if wants_logits else claims.scores))
+        chosen = "given regions"
+    else:
+        raise InputError(
+            "edges must divide whole rows for the notion 'canonical': pass a map that has regions, or none"
+        )
+    found, region = np.unique(codes, return_inverse=True)
+    region = region.reshape(-1)
+
+    def binning(place: int) -> tuple[Codes, NDArray[np.intp]]:
+        return region.astype(np.int32), np.full(len(found), place, dtype=np.intp)
+
+    return binning, chosen
+
+
+def _float32_from(edge: float) -> np.float32:
+    """The least float32 that is not below a double."""
+    near = np.float32(edge)
+    return near if float(near) >= edge else np.nextafter(near, np.float32(2.0))
+
+
+def _bins(count: int, how: str) -> str:
+    return f"{count:,} bin{'' if count == 1 else 's'} {how}"

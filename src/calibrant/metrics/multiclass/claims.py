@@ -1,0 +1,193 @@
+"""What rows of class scores claim, in the sense of a notion of calibration: a class, and how likely it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import InputError
+from calibrant.arrays.columns import check_length
+from calibrant.arrays.keys import key_text, read_keys
+from calibrant.arrays.labels import label_column
+from calibrant.arrays.multiclass.rows import BLOCK, ClassKind, ClassRows, Matrix, check_class_rows, class_codes
+from calibrant.arrays.sides import check_weights
+from calibrant.maps.classes import blocks, softmax, top_labels
+from calibrant.notions import Canonical, Notion, as_notion
+from calibrant.numerics import Floats, to_float32
+
+
+@dataclass(frozen=True, eq=False)
+class Claims:
+    """What every row claims: for each claim of a notion a class, and how likely it is said to be.
+
+    Attributes
+    ----------
+    notion
+        Whose claims these are.
+    scores : ndarray of shape (n, C)
+        The probability claimed, by row and claim.
+    named : ndarray of shape (n, C), optional
+        The class that it is claimed for; None where claim c is about class c in every row.
+    labels, weights, classes
+        Class of each row as a column, weight of each row or None, and names of the classes.
+    by_label
+        Whether the claims are to hold among the rows of each named class by itself.
+    exclusive
+        Whether at most one claim of a row can come true, with the probabilities claimed.
+    notes
+        What was guessed on the way.
+    given, on
+        The matrix as it came, logits as logits, and what it holds.
+    """
+
+    notion: Notion
+    scores: Matrix
+    named: NDArray[np.intp] | None
+    labels: NDArray[np.intp]
+    weights: NDArray[Any] | None
+    classes: tuple[str, ...]
+    by_label: bool
+    exclusive: bool
+    notes: tuple[str, ...]
+    given: Matrix
+    on: str
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.labels)
+
+    @property
+    def count(self) -> int:
+        """Claims about each row."""
+        return int(self.scores.shape[1])
+
+    @property
+    def averaged(self) -> int:
+        """Claims over which an error is a mean: all of them, but a whole row of classes is one for canonical."""
+        return 1 if isinstance(self.notion, Canonical) else self.count
+
+    @property
+    def mass(self) -> Floats:
+        """Weight of each row."""
+        return np.ones(len(self)) if self.weights is None else self.weights.astype(np.float64, copy=False)
+
+    @property
+    def whole(self) -> bool:
+        """Whether weights are whole numbers, and so may mean repetition."""
+        return self.weights is None or bool((self.weights == np.trunc(self.weights)).all())
+
+    @property
+    def effective_size(self) -> float:
+        r"""Rows that the data are worth, :math:`(\sum w)^2 / \sum w^2`."""
+        return float(len(self)) if self.weights is None else float(self.mass.sum() ** 2 / (self.mass**2).sum())
+
+    def true(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and places of the claims that came true."""
+        if self.named is None:
+            return np.arange(len(self)), self.labels
+        rows, places = np.nonzero(self.named == self.labels[:, None])
+        return rows, places
+
+    def problem(self, place: int) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
+        """Problem of each row under one claim, None where there is one for all; and the class of each problem."""
+        if self.by_label and self.named is not None:
+            return self.named[:, place], np.arange(len(self.classes))
+        return None, np.array([place if self.named is None else -1])
+
+
+def read_claims(
+    scores: Any,
+    y: Any,
+    sample_weight: object = None,
+    *,
+    notion: Notion | str,
+    classes: Sequence[Any] | None = None,
+    kind: ClassKind | None = None,
+    named: Any = None,
+) -> Claims:
+    """The claims of a matrix of class scores, or those of classes ``named`` row by row with their probabilities."""
+    sense = as_notion(notion)
+    if y is None:
+        raise InputError("y is missing: pass the labels beside the scores")
+    if named is not None:
+        return _named_claims(scores, y, sample_weight, sense, classes, named)
+    rows = check_class_rows(scores, y, sample_weight, classes=classes, kind=kind, loose=True)
+    notes = rows.notes[:1] if kind is None and rows.kind != "probability" else ()
+    if isinstance(sense, Canonical):
+        ranks, by_label = 0, False
+    else:
+        claims = sense.claims(len(rows.classes))
+        ranks, by_label = max(claim.rank or 0 for claim in claims), claims[0].by_label
+    at, p = _tops(rows, ranks) if ranks else (None, probabilities(rows))
+    exclusive = rows.kind != "independent" or p.shape[1] == 1
+    return Claims(
+        sense, p, at, rows.labels, rows.weights, rows.classes, by_label, exclusive, notes, rows.scores, rows.kind
+    )
+
+
+def probabilities(rows: ClassRows) -> Matrix:
+    """The matrix of the rows as probabilities, in the precision that it came in."""
+    if rows.kind != "logit":
+        return rows.scores
+    out = np.empty_like(rows.scores)
+    for part in blocks(out):
+        p = softmax(rows.scores[part].astype(np.float64, copy=False))
+        out[part] = to_float32(p) if out.dtype == np.float32 else p
+    return out
+
+
+def _tops(rows: ClassRows, ranks: int) -> tuple[NDArray[np.intp], Matrix]:
+    """Classes of the largest scores of each row, and their probabilities."""
+    at = np.empty((len(rows), ranks), dtype=np.intp)
+    p = np.empty((len(rows), ranks), dtype=np.float64)
+    for part in steps(rows.scores):
+        s = rows.scores[part]
+        at[part] = top_labels(s, ranks)
+        given = softmax(s.astype(np.float64, copy=False)) if rows.kind == "logit" else s
+        p[part] = np.take_along_axis(given, at[part], axis=1)
+    return at, p
+
+
+def _named_claims(
+    scores: Any, y: Any, sample_weight: object, notion: Notion, classes: Sequence[Any] | None, named: Any
+) -> Claims:
+    p = np.asarray(scores, dtype=np.float64)
+    p = p[:, None] if p.ndim == 1 else p
+    given = read_keys(named, "named")
+    at = given.codes.reshape(len(given.codes), -1) if given.codes.ndim else given.codes
+    if p.ndim != 2 or p.size == 0 or at.shape != p.shape:
+        raise InputError(
+            f"scores has shape {p.shape} and named {at.shape}: with named= pass, for every row, the probability of "
+            "each class that is named"
+        )
+    if not ((p >= 0.0) & (p <= 1.0 + 1e-6)).all():
+        raise InputError("scores must be probabilities, in [0, 1], of the classes that are named: repair them")
+    target = label_column(y, "y")
+    check_length(target, "y", len(p))
+    keys = read_keys(target, "y")
+    names = tuple(sorted({*keys.names, *given.names}))
+    if classes is not None:
+        names = tuple(key_text(value, "classes") or "" for value in classes)
+    claims = notion.claims(max(len(names), 1)) if not isinstance(notion, Canonical) else ()
+    if len(claims) != p.shape[1] or any(claim.rank != j + 1 for j, claim in enumerate(claims)):
+        raise InputError(
+            f"classes are named in {p.shape[1]} columns, which says nothing about the notion {notion.name!r}: use "
+            "'confidence' or 'top-label' for one column, TopKConfidence(k) or TopKLabel(k) for k of them"
+        )
+    at, labels = class_codes(given, names, "named").reshape(p.shape), class_codes(keys, names)
+    weights = None if sample_weight is None else check_weights(sample_weight, "importance", len(p))[0]
+    if weights is not None:
+        kept = np.flatnonzero(weights != 0)
+        p, at, labels, weights = p[kept], at[kept], labels[kept], weights[kept]
+    p = np.minimum(p, 1.0)
+    return Claims(notion, p, at, labels, weights, names, claims[0].by_label, True, (), p, "probability")
+
+
+def steps(matrix: Matrix) -> list[slice]:
+    """Blocks of rows that stay in the nearest caches."""
+    step = max(BLOCK // matrix.shape[1], 1)
+    return [slice(start, min(start + step, len(matrix))) for start in range(0, len(matrix), step)]

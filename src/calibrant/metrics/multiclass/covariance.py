@@ -1,0 +1,262 @@
+"""How sure a multiclass calibration error is: labels drawn anew, first-order standard errors, dependent claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays.multiclass.rows import Matrix
+from calibrant.metrics.estimates import ONE_SIDED, TWO_SIDED
+from calibrant.metrics.multiclass.bins import ClassBins, Codes, Statistic
+from calibrant.metrics.multiclass.claims import Claims, steps
+from calibrant.metrics.resampling import generator
+from calibrant.numerics import Floats
+
+DRAWS, FEWEST_DRAWS = 200, 20
+"""Draws of all labels, most and least; the null value of many rows varies less, so that few are enough."""
+
+DRAWN_ROWS = 20_000_000
+"""Claims about rows drawn in all, where this allows the fewest draws or more."""
+
+FEW = 16
+"""Claims up to which comparing with each of them is faster than searching among them."""
+
+PROBES = 16
+"""Random vectors by which traces of the covariance of bins are found."""
+
+MOST_CELLS, FEW_DRAW_CELLS = 2_000_000, 20_000_000
+"""Rows times classes up to which claims about every class are drawn without being asked for: often, and at all."""
+
+_NULL, _ORDER, _PROBES = 11, 12, 13  # streams of random numbers that differ from those of other metrics
+
+
+def draws_for(claims: Claims, asked: bool | None, dear: bool = False) -> tuple[int, tuple[str, ...]]:
+    """How often to draw labels, 0 for no uncertainty at all, and what to say then.
+
+    Claims about the largest scores of a row are few and always drawn; claims about every class up to so many of them,
+    fewer where more than draws is to be computed of each (``dear``).
+    """
+    if asked is False:
+        return 0, ()
+    cells, most = len(claims) * claims.count, MOST_CELLS if dear else FEW_DRAW_CELLS
+    usual = min(max(DRAWN_ROWS // cells, FEWEST_DRAWS), DRAWS)
+    if claims.named is not None:
+        return usual, ()
+    if cells <= MOST_CELLS:
+        return DRAWS, ()
+    if asked or cells <= most:
+        return FEWEST_DRAWS, ()
+    return 0, (f"No uncertainty beyond {most:,} rows times classes: pass uncertainty=True to have it.",)
+
+
+def null_draws(
+    claims: Claims, bins: ClassBins, statistic: Statistic, random_state: int = 0, draws: int = DRAWS
+) -> Floats:
+    r"""A statistic of the events by bin if every claim were right, on so many draws of all labels.
+
+    Each row's label is drawn from the probabilities that the row gives; where its claims do not exclude each other,
+    each of them by itself. Rows are put in an order of their own first, so that the order they came in is of no
+    account. Cost: O(rows) for each draw, O(rows x claims) where claims do not exclude each other.
+    """
+    assert bins.index is not None
+    order = _own_order(claims, bins.index, random_state)
+    index = np.full((len(claims), claims.count + 1), len(bins), dtype=np.int32)  # the last one: no claim came true
+    index[:, :-1] = bins.index[order]
+    mass = None if claims.weights is None else claims.mass[order]
+    values = []
+    for rows, codes in _drawn(claims, order, index, random_state, draws):
+        weights = None if mass is None else mass if rows is None else mass[rows]
+        values.append(statistic(np.bincount(codes, weights, len(bins) + 1)[:-1].astype(np.float64)))
+    return np.array(values)
+
+
+def null_facts(draws: Floats) -> dict[str, Any]:
+    """Mean and 95 % point of null draws, as an Estimate takes them; of few draws the point of the normal law."""
+    mean = draws.mean(axis=0)
+    if len(draws) >= DRAWS // 2:
+        return {"null": mean, "null_high": np.quantile(draws, 0.95, axis=0)}
+    return {"null": mean, "null_high": mean + ONE_SIDED * draws.std(axis=0, ddof=1)}
+
+
+def first_order_se(claims: Claims, bins: ClassBins, p: float) -> float | None:
+    r"""Standard error of the error of order p by its first-order change when a row is given more weight.
+
+    .. math:: \psi_i = \tfrac1A \textstyle\sum_c [(1 - p) |g|^p + p |g|^{p-1} \operatorname{sign}(g) (y_{ic} - s_{ic})]
+              - V, \qquad \operatorname{se}(V) = \tfrac1W \sqrt{\textstyle\sum_i w_i^2 \psi_i^2}
+
+    with :math:`g` the gap of the bin of row i under claim c, :math:`V` the p-th power of the error, A claims and the
+    weights :math:`w_i` that sum to W. For the largest error, the standard error of that bin's gap. Dependence between
+    claims of a row is accounted for. None below two rows' worth, and where the error is 0.
+    """
+    assert bins.index is not None
+    filled, size = bins.filled, claims.effective_size
+    gap = np.where(filled, bins.events - bins.score_sum, 0.0) / np.where(filled, bins.n, 1.0)
+    if size < 2.0 or not gap.any():
+        return None
+    if np.isinf(p):
+        top = int(np.abs(gap).argmax())
+        slope = np.zeros(len(bins))
+        slope[top] = np.sign(gap[top]) * bins.total / bins.n[top]
+        change, root = -slope * gap, 1.0
+    else:
+        power = np.abs(gap) ** p
+        square = float((bins.n * power).sum()) / (bins.total * claims.averaged)
+        if not square > 0.0:
+            return None
+        slope = p * np.abs(gap) ** (p - 1.0) * np.sign(gap) / claims.averaged
+        change, root = (1.0 - p) * power / claims.averaged, square ** (1.0 / p - 1.0) / p
+    moved = np.empty(len(claims))
+    for part in steps(claims.scores):
+        at = bins.index[part]
+        moved[part] = np.einsum("nc->n", change[at] - slope[at] * claims.scores[part])
+    rows, places = claims.true()
+    moved += np.bincount(rows, slope[bins.index[rows, places]], len(claims))
+    mass = claims.mass
+    moved -= (mass * moved).sum() / bins.total
+    return float(root * np.sqrt((mass**2 * moved**2).sum() * size / (size - 1.0)) / bins.total)
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    r"""Covariance of the gaps of bins, times shares: :math:`\sqrt{w_b w_{b'}} \operatorname{Cov}(g_b, g_{b'})`.
+
+    Bins of one claim hold different rows and do not depend on each other; those of different claims hold the same rows.
+    ``rows`` applies what the rows say of both; ``shift`` corrects the diagonal to ``noise``, which holds half a row on
+    either side, so that a bin of one class does not look certain.
+
+    Attributes
+    ----------
+    noise
+        Diagonal: variance of each bin's gap times its share.
+    """
+
+    noise: Floats
+    index: Codes | None
+    weight: Floats
+    deviation: NDArray[np.float64] | None
+    shift: Floats
+
+    @classmethod
+    def of(cls, claims: Claims, bins: ClassBins, share: Floats, noise: Floats) -> Covariance:
+        """Of kept bins: those with a share."""
+        weight = np.where(share > 0.0, np.sqrt(share) / np.where(bins.n > 0, bins.n, 1.0), 0.0)
+        if claims.count == 1 or bins.index is None:
+            return cls(share * noise, None, weight, None, share * noise)
+        gap = np.where(bins.n > 0, bins.events - bins.score_sum, 0.0) / np.where(bins.n > 0, bins.n, 1.0)
+        rows, places = claims.true()
+        deviation = -(claims.scores + gap[bins.index])
+        deviation[rows, places] += 1.0
+        deviation *= claims.mass[:, None]
+        own = weight**2 * np.bincount(bins.index.ravel(), (deviation**2).ravel(), len(bins))
+        return cls(share * noise, bins.index, weight, deviation, share * noise - own)
+
+    def times(self, x: Floats) -> Floats:
+        """The matrix times a vector."""
+        return self.shift * x + self.from_rows(x)
+
+    def from_rows(self, x: Floats) -> Floats:
+        """The part that the rows say, times a vector; all of it off the diagonal."""
+        if self.index is None or self.deviation is None:
+            return np.zeros(len(x))
+        by_row = np.einsum("nc,nc->n", self.deviation, (self.weight * x)[self.index])
+        back = np.bincount(self.index.ravel(), (self.deviation * by_row[:, None]).ravel(), len(x))
+        return np.asarray(self.weight * back)
+
+    def traces(self, random_state: int = 0) -> tuple[float, float]:
+        r"""Traces of its square and its cube, exact without dependence, else by :math:`E[z^\top M^k z]`."""
+        if self.index is None:
+            return float((self.noise**2).sum()), float((self.noise**3).sum())
+        rng = generator(random_state, _PROBES)
+        found = []
+        for _ in range(PROBES):
+            z = rng.integers(0, 2, len(self.noise)) * 2.0 - 1.0
+            once = self.times(np.asarray(z, dtype=np.float64))
+            found.append(((once * once).sum(), (once * self.times(once)).sum()))
+        square, cube = np.mean(found, axis=0).tolist()
+        # Dependence only adds to the first; the second would otherwise carry the noise of the probes below its bound.
+        return max(square, float((self.noise**2).sum())), max(cube, float((self.noise**3).sum()))
+
+
+def debiased_spread(
+    claims: Claims, bins: ClassBins, share: Floats, square: float, random_state: int
+) -> tuple[float, float, float]:
+    r"""Standard error and interval of the debiased square :math:`v`, whose variance grows with the truth :math:`t`.
+
+    As for one score (:func:`calibrant.metrics.debiased_ece`): :math:`\operatorname{Var}(v) \approx a t + 2
+    \operatorname{tr} M^2` plus what the bin sizes add, with the covariance M of :class:`Covariance`; the interval holds
+    each t with :math:`(v - t)^2 \le z^2 \operatorname{Var}(v)`, and its lower end allows for the skewness
+    :math:`8 \operatorname{tr} M^3 / (2 \operatorname{tr} M^2)^{3/2}` of a sum of squares.
+    """
+    kept = share > 0.0
+    n = np.where(kept, bins.n, 1.0)
+    size = np.where(kept, np.maximum(bins.effective_n, 1.0), 1.0)
+    rate = np.where(kept, bins.events, 0.0) / n
+    smooth = (rate * size + 0.5) / (size + 1.0)
+    noise = np.where(kept, smooth * (1.0 - smooth) / size, 0.0)
+    gap = np.where(kept, bins.events - bins.score_sum, 0.0) / n
+    signal, seen = np.maximum(gap**2 - noise, 0.0), np.maximum(gap**2, noise)
+    matrix = Covariance.of(claims, bins, share, noise)
+    pull = np.sqrt(share * seen) * np.sign(gap)
+    along = max(float((pull * matrix.times(pull)).sum()), float((share**2 * noise * seen).sum()))
+    slope = 4.0 * along / float((share * seen).sum())
+    squares, cubes = matrix.traces(random_state)
+    between = float((share * signal**2).sum() - (share * signal).sum() ** 2) / claims.effective_size
+    base = 2.0 * squares + max(between, 0.0)
+    skewness = 8.0 * cubes / (2.0 * squares) ** 1.5 if squares > 0.0 else 0.0
+    ends = []
+    for z in (-TWO_SIDED - (TWO_SIDED**2 - 1.0) * skewness / 6.0, TWO_SIDED):
+        root = np.sqrt(max(slope * square + (z * slope) ** 2 / 4.0 + base, 0.0))
+        ends.append(float(square + z * z * slope / 2.0 + z * root))
+    # The truth is at least 0, and an interval without its estimate would puzzle; both only widen it.
+    return float(np.sqrt(slope * max(square, 0.0) + base)), min(ends[0], square), max(ends[1], 0.0)
+
+
+def _own_order(claims: Claims, index: Codes, random_state: int) -> NDArray[np.intp]:
+    """Rows by what they say: two rows change places only if they say the same."""
+    rng = generator(random_state, _ORDER)
+    key = np.einsum("nc,c->n", claims.scores, rng.random(claims.count))
+    key += np.einsum("nc,c->n", index, rng.random(claims.count))
+    return np.lexsort((claims.mass, key))
+
+
+def _drawn(
+    claims: Claims, order: NDArray[np.intp], index: Codes, random_state: int, draws: int
+) -> Iterator[tuple[NDArray[np.intp] | None, Codes]]:
+    """Bins of the claims that come true, draw by draw, and their rows: None where there is one for each row."""
+    rng, (n, count) = generator(random_state, _NULL), claims.scores.shape
+    if not claims.exclusive:
+        scores = claims.scores[order]
+        for _ in range(draws):
+            rows, places = np.nonzero(rng.random(scores.shape) < scores)
+            yield rows, index[rows, places]
+        return
+    find, flat, start = _finder(claims.scores[order]), index.reshape(-1), np.arange(n) * (count + 1)
+    for _ in range(draws):
+        place: NDArray[np.intp] = start + find(np.asarray(rng.random(n)))
+        yield None, flat.take(place)
+
+
+def _finder(scores: Matrix) -> Callable[[Floats], NDArray[Any]]:
+    """From one uniform number for each row to the place of the claim that comes true, or beyond the last."""
+    n, count = scores.shape
+    below = np.cumsum(scores, axis=1, dtype=np.float64)
+    below /= np.maximum(below[:, -1:], 1.0)  # sums of rows may miss 1 by rounding
+    first = np.arange(n)
+    if count > FEW:
+        below += first[:, None]
+        line = below.reshape(-1)
+        return lambda u: np.searchsorted(line, u + first, side="right") - count * first
+    levels, passed = np.ascontiguousarray(below.T), np.empty(n, dtype=np.bool_)
+
+    def find(u: Floats) -> NDArray[Any]:
+        place = np.zeros(n, dtype=np.uint8)
+        for level in levels:
+            np.greater_equal(u, level, out=passed)
+            place += passed.view(np.uint8)
+        return place
+
+    return find

@@ -1,0 +1,229 @@
+"""How good class probabilities are: log loss, Brier score and accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays import InputError
+from calibrant.arrays.multiclass.rows import ClassKind, ClassRows, Matrix, check_class_rows
+from calibrant.maps.classes import blocks, held, softmax
+from calibrant.metrics.binary.scores import NO_WIDTH
+from calibrant.metrics.estimates import TWO_SIDED, Estimate, upper_point
+from calibrant.metrics.multiclass.claims import read_claims
+from calibrant.metrics.multiclass.covariance import MOST_CELLS
+from calibrant.numerics import Floats
+
+NO_NULL = (f"No null value beyond {MOST_CELLS:,} rows times classes.",)
+NOT_PROPER = "rows do not sum to 1, so this is no proper score: a model gains by claiming too much"
+
+
+def class_log_loss(
+    scores: Any,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    classes: Sequence[Any] | None = None,
+    kind: ClassKind | None = None,
+) -> Estimate:
+    r"""Log loss of class probabilities in nats, never clipped.
+
+    .. math:: -\frac1n \sum_{i=1}^n \log p_{i, y_i},
+
+    with the probability :math:`p_{il}` that row i gives class l, and its class :math:`y_i`. The null value is the mean
+    entropy of the rows, what is expected if they are the true probabilities.
+
+    Notes
+    -----
+    Edge rules: a label that was given probability 0 makes it infinite; a note says how many rows do so and what it is
+    without them. From logits it is computed as :math:`\log \sum_l e^{z_l} - z_{y}` and so stays finite. For numbers
+    that do not sum to 1 it is not proper, and a note says so.
+    Guarantee: none in finite samples; normal interval, none where the value is infinite.
+    Cost: one pass; up to 2,000,000 numbers a logarithm for each, for the null value. Reference: Good 1952.
+
+    Examples
+    --------
+    >>> round(class_log_loss([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 2], classes=range(3)).value, 4)
+    0.602
+    """
+    rows = _rows(scores, y, sample_weight, classes, kind)
+    found = _mean("log loss", _gather(rows, _log_part), math.inf)
+    if rows.kind == "independent":
+        found = replace(found, notes=(*found.notes, NOT_PROPER))
+    if math.isfinite(found.value):
+        return found
+    return _without_impossible(rows, found)
+
+
+def class_brier(
+    scores: Any,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    classes: Sequence[Any] | None = None,
+    kind: ClassKind | None = None,
+) -> Estimate:
+    r"""Brier score of class probabilities: squared distance to the label, summed over classes.
+
+    .. math:: \frac1n \sum_{i=1}^n \sum_{l=1}^K (p_{il} - [y_i = l])^2,
+
+    with the probability :math:`p_{il}` that row i gives class l, and its class :math:`y_i`. It lies in [0, 2] for rows
+    that sum to 1; with two classes it is twice the binary one. The null value is :math:`\frac1n \sum_{il} p_{il}
+    (1 - p_{il})`, what is expected if the rows are the true probabilities.
+
+    Notes
+    -----
+    Edge rules: numbers that do not sum to 1 have their columns' Brier scores added up, and no null value.
+    Guarantee: none in finite samples; normal interval. Cost: one pass; the null value up to 2,000,000 numbers.
+    Reference: Brier 1950.
+
+    Examples
+    --------
+    >>> round(class_brier([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 2], classes=range(3)).value, 4)
+    0.3075
+    """
+    rows = _rows(scores, y, sample_weight, classes, kind)
+    ceiling = math.inf if rows.kind == "independent" else 2.0
+    return _mean("Brier score summed over classes", _gather(rows, _square_part), ceiling)
+
+
+def class_accuracy(
+    scores: Any,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    classes: Sequence[Any] | None = None,
+    kind: ClassKind | None = None,
+    named: Any = None,
+) -> Estimate:
+    r"""Share of rows whose class is the one of the largest score.
+
+    .. math:: \frac1n \sum_{i=1}^n [y_i = c_i],
+
+    with the class :math:`y_i` of row i and the class :math:`c_i` of its largest score, the earliest among equals; or
+    the class that is ``named``, its probability in ``scores``. The null value is the mean of the largest probability;
+    ``null_low`` is what a calibrated model stays below in 5 % of samples: less accuracy speaks of scores that claim
+    too much.
+
+    Notes
+    -----
+    Guarantee: none in finite samples; normal interval. Cost: one pass. Reference: 002 section 5.2.
+
+    Examples
+    --------
+    >>> class_accuracy([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 1], classes=range(3)).value
+    0.5
+    """
+    claims = read_claims(scores, y, sample_weight, notion="confidence", classes=classes, kind=kind, named=named)
+    assert claims.named is not None
+    top = claims.scores[:, 0].astype(np.float64, copy=False)
+    right = (claims.named[:, 0] == claims.labels).astype(np.float64)
+    moments = np.stack([top, top * (1.0 - top), top * (1.0 - top) * (1.0 - 2.0 * top)])
+    return _mean("accuracy", _Losses(right, claims.mass, moments, claims.notes), 1.0, gain=True)
+
+
+Part = Callable[[Floats, NDArray[np.intp], ClassKind, bool], tuple[Floats, Floats, Floats]]
+"""From a block of rows and its labels to each row's loss, its probabilities, and where asked the loss by class."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Losses:
+    """Loss of each row, its weight, and what the row's own probabilities expect of it.
+
+    ``moments`` has mean, variance and third central moment of each row's loss; None where rows are no distribution.
+    """
+
+    values: Floats
+    mass: Floats
+    moments: Floats | None
+    notes: tuple[str, ...]
+
+
+def _rows(
+    scores: Any, y: Any, sample_weight: object, classes: Sequence[Any] | None, kind: ClassKind | None
+) -> ClassRows:
+    if y is None:
+        raise InputError("y is missing: pass the labels beside the scores")
+    rows = check_class_rows(scores, y, sample_weight, classes=classes, kind=kind, loose=True)
+    return replace(rows, notes=rows.notes[:1] if kind is None and rows.kind != "probability" else ())
+
+
+def _gather(rows: ClassRows, part_of: Part) -> _Losses:
+    """Losses block by block, in float64."""
+    large = rows.scores.size > MOST_CELLS
+    expected = not large and rows.kind != "independent"
+    values, moments = np.empty(len(rows)), np.empty((3, len(rows) if expected else 0))
+    for part in blocks(rows.scores):
+        s = rows.scores[part].astype(np.float64, copy=False)
+        values[part], p, losses = part_of(s, rows.labels[part], rows.kind, expected)
+        if expected:
+            moments[:, part] = _central(p, losses)
+    mass = rows.mass.astype(np.float64, copy=False)
+    return _Losses(values, mass, moments if expected else None, rows.notes + (NO_NULL if large else ()))
+
+
+def _log_part(s: Floats, labels: NDArray[np.intp], kind: ClassKind, expected: bool) -> tuple[Floats, Floats, Floats]:
+    at = labels[:, None]
+    if kind == "logit":
+        z = held(s)
+        z -= z.max(axis=1, keepdims=True)
+        losses = np.log(np.exp(z).sum(axis=1, keepdims=True)) - z
+        return np.take_along_axis(losses, at, axis=1)[:, 0], np.exp(-losses), losses
+    with np.errstate(divide="ignore"):
+        own = -np.log(np.take_along_axis(s, at, axis=1)[:, 0])
+        losses = -np.log(s) if expected else s
+    return own, s, np.where(s > 0.0, losses, 0.0) if expected else s
+
+
+def _square_part(s: Floats, labels: NDArray[np.intp], kind: ClassKind, expected: bool) -> tuple[Floats, Floats, Floats]:
+    p = softmax(s) if kind == "logit" else s
+    squares = np.einsum("nk,nk->n", p, p)
+    own = 1.0 - 2.0 * np.take_along_axis(p, labels[:, None], axis=1)[:, 0] + squares
+    return np.maximum(own, 0.0), p, 1.0 - 2.0 * p + squares[:, None] if expected else p
+
+
+def _central(p: Matrix, losses: Floats) -> Floats:
+    """Mean, variance and third central moment of each row's loss under its own probabilities."""
+    mean = np.einsum("nk,nk->n", p, losses)
+    away = losses - mean[:, None]
+    return np.stack([mean, np.einsum("nk,nk,nk->n", p, away, away), np.einsum("nk,nk->n", p, away**3)])
+
+
+def _mean(name: str, losses: _Losses, ceiling: float, *, gain: bool = False) -> Estimate:
+    """Weighted mean with its normal interval, and what the rows' own probabilities expect; for a gain, at least."""
+    w = losses.mass / losses.mass.sum()
+    null: dict[str, float] = {}
+    if losses.moments is not None:
+        expected, variance, third = ((w**k * each).sum() for k, each in zip((1, 2, 3), losses.moments, strict=True))
+        spread = math.sqrt(max(variance, 0.0))
+        sign = -1.0 if gain else 1.0
+        beyond = expected + (sign * upper_point(sign * third / spread**3) * spread if spread > 0.0 else 0.0)
+        null = {"null": float(expected), "null_low" if gain else "null_high": float(np.clip(beyond, 0.0, ceiling))}
+    value = float((w * losses.values).sum())
+    size = 1.0 / float((w * w).sum())
+    if not size > 1.0 + 1e-9 or not math.isfinite(value):
+        return Estimate(name, value, **null, notes=losses.notes)
+    se = math.sqrt(float((w * w * (losses.values - value) ** 2).sum()) * size / (size - 1.0))
+    if not se > 1e-14 * abs(value):
+        return Estimate(name, value, 0.0, **null, notes=(*losses.notes, NO_WIDTH))
+    low, high = max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling)
+    return Estimate(name, value, se, low, high, **null, notes=losses.notes)
+
+
+def _without_impossible(rows: ClassRows, found: Estimate) -> Estimate:
+    own = np.take_along_axis(rows.scores, rows.labels[:, None], axis=1)[:, 0].astype(np.float64)
+    bad = own == 0.0
+    count = int(np.count_nonzero(bad))
+    rest, mass = own[~bad], rows.mass[~bad].astype(np.float64)
+    without = (
+        f"without them it is {-float((mass * np.log(rest)).sum() / mass.sum()):.4f}"
+        if len(rest)
+        else "no other is left"
+    )
+    why = f"infinite because of {count:,} row{'' if count == 1 else 's'} whose label has probability 0; {without}"
+    return replace(found, notes=(*found.notes, why))

@@ -1,0 +1,242 @@
+"""What candidates were compared by, in numbers and words: a table, the rule, and losses on unseen rows.
+
+Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from calibrant.metrics.estimates import Estimate
+from calibrant.selection.losses import MIN_MINORITY_ROWS, NAMES, Loss, Losses
+from calibrant.selection.original_model import ALPHA
+
+CERTAINTY = 2.0
+"""Standard errors within which a difference must be negligible for the simpler candidate to be chosen."""
+
+NEGLIGIBLE_SHARE = 7e-4
+"""A difference of mean losses is negligible up to this share of the loss of a constant prediction, the event rate.
+
+It is 0.0005 nats at a rate of 50 %, and hides odds that are off by a tenth at any rare rate."""
+
+OF_PROCEDURE = "of choosing and fitting on folds; the original model is kept, and its own loss is the one before"
+"""Note of a nested loss where the original model is kept."""
+
+TOO_FEW = f"no interval: fewer than {MIN_MINORITY_ROWS} rows of the minority class"
+"""Note of an estimate."""
+
+MOST_DECIMALS = 9
+
+IDENTITY = "identity"
+"""Name of the candidate that keeps the original model."""
+
+BLENDED = "blend"
+"""Name of the average of candidates."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One line of a comparison: a candidate, its cross-fitted mean loss, and what became of it."""
+
+    name: str
+    loss: float
+    change: float
+    """Its loss less that of keeping the model."""
+    low: float
+    high: float
+    """Ends of a 95 % interval of the change; of several candidates the best looks better than it is."""
+    outcome: str
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was compared, on rows that the maps had not seen; prints as a table.
+
+    The choice was made by these losses, so the one of the chosen candidate is a little flattering:
+    ``AutoCalibrator.after_`` is not.
+    """
+
+    loss: Loss
+    reference: str
+    lines: tuple[Compared, ...]
+    negligible: float
+    """Differences up to this are negligible."""
+    keeps: bool = True
+    """Whether the reference may be chosen."""
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    """How scores of exactly 0 and 1 were read, where there are any."""
+
+    @property
+    def choice(self) -> str:
+        """Name of the chosen candidate."""
+        return next(line.name for line in self.lines if line.chosen)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; numbers that do not exist are None."""
+        lines = [
+            {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in vars(line).items()}
+            for line in self.lines
+        ]
+        return {"loss": self.loss, "reference": self.reference, "candidates": lines, "notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        """A table, one line per candidate, the simplest first, and the rule."""
+        width = max(len("candidate"), *(len(line.name) for line in self.lines))
+        against = f"against {self.reference} (95 % interval)"
+        head = f"{'candidate':<{width}}  {NAMES[self.loss]:>11}  {against:<{3 * self.decimals + 18}}  vs. chosen"
+        notes = [f"Note: {note}." for note in self.notes]
+        return "\n".join([head, *(_text(line, width, self.decimals) for line in self.lines), self.rule, *notes])
+
+    @property
+    def decimals(self) -> int:
+        """Decimals that show differences of losses that are not negligible."""
+        return decimals_of(self.negligible, 5)
+
+    @property
+    def kept(self) -> str:
+        """What is said where the original model is kept."""
+        gains = [-line.change for line in self.lines if line.high < 0.0]
+        if gains and max(gains) <= self.negligible:
+            return f"Keep your model as it is: what was tried is better by a negligible amount ({max(gains):.2g})."
+        return "Keep your model as it is: nothing that was tried is reliably better."
+
+    @property
+    def rule(self) -> str:
+        """How the choice was made, in plain words."""
+        if any(line.name == BLENDED and np.isfinite(line.loss) for line in self.lines):
+            rule = (
+                f"The blend is chosen unless {self.original} has the same or a lower loss, or the loss of a simpler "
+                f"candidate is higher by {self.within}."
+            )
+        else:
+            rule = "The simplest candidate within half a standard error of the lowest loss is chosen."
+        return f"{rule}{self.gates}"
+
+    @property
+    def original(self) -> str:
+        """The reference in a sentence."""
+        return "the original model" if self.reference == IDENTITY else self.reference
+
+    @property
+    def within(self) -> str:
+        """What is negligible, with its reason."""
+        share = f"{100 * NEGLIGIBLE_SHARE:g} % of the loss of a constant prediction"
+        return f"at most {self.negligible:.2g}, two standard errors included ({share})"
+
+    @property
+    def gates(self) -> str:
+        """What follows the rule, each a sentence after a space; empty where the reference cannot be chosen."""
+        if not self.keeps:
+            return ""
+        also = (
+            f" {_sentence(self.original)} is also chosen where choices do not lower the loss of rows they did not use."
+        )
+        if self.reference != IDENTITY:
+            return also
+        return (
+            f"{also} If a test of its level and slope rejects it (alpha {ALPHA:g}), it is chosen only where the nested "
+            "loss does not fall."
+        )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _text(line: Compared, width: int, decimals: int) -> str:
+    if np.isnan(line.loss):
+        outcome = line.outcome if line.chosen else f"not tried alone: {line.outcome}"
+        return f"{line.name:<{width}}  {'-':>11}  {outcome}"
+    ends = [f"{value:+.{decimals}f}" for value in (line.change, line.low, line.high)]
+    change = "" if np.isnan(line.change) else f"{ends[0]} ({ends[1]} to {ends[2]})"
+    return f"{line.name:<{width}}  {line.loss:>11.{decimals}f}  {change:<{3 * decimals + 18}}  {line.outcome}".rstrip()
+
+
+def decimals_of(size: float, fewest: int = 4) -> int:
+    """Decimals that show two digits of a number of this size.
+
+    Examples
+    --------
+    >>> decimals_of(0.02), decimals_of(0.000013), decimals_of(0.0)
+    (4, 6, 4)
+    """
+    return fewest if size <= 0.0 else min(max(fewest, 1 - int(np.floor(np.log10(size)))), MOST_DECIMALS)
+
+
+def nested_sentence(
+    losses: tuple[Estimate, Estimate, Estimate], loss: Loss, kept: bool, where: str = "parts of the rows"
+) -> str:
+    """What losses before and after, and their change, say of choosing and fitting on some of the rows."""
+    before, after, change = losses
+    if np.isnan(change.value):
+        return f"The {NAMES[loss]} of this procedure on unseen rows is not known: {after.notes[0]}."
+    if change.value == 0.0 and change.se == 0.0:
+        return f"Choosing on parts of the rows keeps the model each time ({NAMES[loss]} {before.value:.4f})."
+    places = decimals_of(max(abs(change.low or 0.0), abs(change.high or 0.0), abs(change.value)))
+    numbers = [f"{each.value:.{places}f}" for each in (before, after)]
+    known = change.low is not None and change.high is not None
+    ends = f"95 % interval {change.low:+.{places}f} to {change.high:+.{places}f}" if known else TOO_FEW
+    verb = "would take" if kept else "takes"
+    return (
+        f"Choosing and fitting on {where} {verb} the {NAMES[loss]} of the others from {numbers[0]} to {numbers[1]} "
+        f"({change.value:+.{places}f}, {ends})."
+    )
+
+
+def compared(name: str, flat: Losses | None, column: int | None, best: int, why_not: str, tie: float) -> Compared:
+    """One line of a comparison; ``column`` is the candidate's among the losses, None where it was not tried."""
+    nan = float("nan")
+    if column is None or flat is None:
+        outcome = why_not or ("chosen: there is nothing to compare" if column == best else "nothing to compare")
+        return Compared(name, nan, nan, nan, nan, outcome, column == best)
+    change, spread = flat.difference(column, 0)
+    ends = (change, change - flat.reach * spread, change + flat.reach * spread) if column else (nan, nan, nan)
+    return Compared(name, float(flat.means[column]), *ends, _outcome(flat, column, best, tie), column == best)
+
+
+def _outcome(flat: Losses, column: int, best: int, tie: float) -> str:
+    if column == best:
+        return "chosen"
+    worse, spread = flat.difference(column, best)
+    if abs(worse) <= CERTAINTY * spread:
+        return "not significantly different"
+    if worse > 0.0:
+        return "worse"
+    return "negligibly better" if -worse <= tie else "better, but not reliably"
+
+
+def gap(flat: Losses | None, nested: Losses | None, best: int) -> float:
+    """How much more the choice made on all rows changes the loss of unseen rows than those made without each part."""
+    return 0.0 if flat is None or nested is None else flat.difference(best, 0)[0] - nested.difference(1, 0)[0]
+
+
+def estimates(
+    nested: Losses | None, loss: Loss, gap: float = 0.0, notes: tuple[str, ...] = ()
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Losses before and after, and the change; of two columns, the reference and what was chosen.
+
+    Intervals are those of :meth:`Losses.interval`, for the map in use on new rows. They are left out, with a note, for
+    fewer than ten rows of the minority class.
+    """
+    name = NAMES[loss]
+    if nested is None:
+        reason = ("too few parts of the rows to fit to some and judge on others",)
+        unknown = [Estimate(f"{name} {when}", float("nan"), notes=reason) for when in ("before", "after", "change")]
+        return unknown[0], unknown[1], unknown[2]
+    made = []
+    for when, weights in (("before", [1.0, 0.0]), ("after", [0.0, 1.0]), ("change", [-1.0, 1.0])):
+        value, se, low, high = nested.interval(np.array(weights), loss, gap if weights[1] else 0.0)
+        if nested.minority < MIN_MINORITY_ROWS:
+            made.append(Estimate(f"{name}, {when}", value, se, notes=(TOO_FEW, *notes)))
+        else:
+            made.append(Estimate(f"{name}, {when}", value, se, low, high, notes=notes))
+    return made[0], made[1], made[2]
+
+
+def of_procedure(estimate: Estimate) -> Estimate:
+    """With a note that the original model is kept; an unknown loss stays as it is."""
+    return replace(estimate, notes=(*estimate.notes, OF_PROCEDURE)) if estimate.value == estimate.value else estimate

@@ -1,0 +1,204 @@
+"""Rows set apart for cross-fitting, as tallies: at random on the counts, by whole clusters, or by stretches of time.
+
+Nothing here is an estimator, so that a verdict can cross-fit without loading scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import Rows
+from calibrant.numerics import Ends, Floats, Grid, Ints
+from calibrant.tallies import Clusters, GroupedTally, Tally, cluster_buckets, ends_of_rows, in_effective_rows
+from calibrant.tallies.cells import Cells
+
+FOLDS, PERIODS = 5, 8
+SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 0), ("right", 1))
+"""How the first and the last moment of a stretch are found."""
+
+PER_ROW = 2.0**53
+"""The largest number of effective rows that a cell of importance weights is taken to hold."""
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Parts of the rows, in order of time when ``forward``; with clusters also the buckets that each part is made of.
+
+    A part is judged by what was fitted to the others, or to those before it.
+    """
+
+    parts: tuple[Tally, ...]
+    forward: bool = False
+    clusters: tuple[tuple[Tally, ...], ...] = ()
+    rows: Clusters | None = None
+    """All rows by their groups, where there are any; the buckets of parts may hold several groups."""
+
+    def with_ends(self, ends: Ends) -> Self:
+        """The same parts, each of which reads scores of exactly 0 and 1 as the whole does."""
+        rows = None if self.rows is None else replace(self.rows, tally=self.rows.tally.with_ends(ends))
+        return replace(self, parts=tuple(part.with_ends(ends) for part in self.parts), rows=rows)
+
+    @classmethod
+    def at_random(cls, tally: Tally, count: int = FOLDS, random_state: int = 0) -> Self:
+        """Parts of a tally, drawn on its counts, or on the effective rows of its importance weights."""
+        if tally.counts:
+            return cls(random_folds(tally, random_state, count)).with_ends(tally.ends)
+        counted, shares = _in_counts(tally)
+        drawn = random_folds(counted, random_state, count)
+        return cls(tuple(_weighted(tally, part, shares) for part in drawn)).with_ends(tally.ends)
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Rows,
+        count: int = FOLDS,
+        grid: Grid | None = None,
+        random_state: int = 0,
+        tally: Tally | None = None,
+    ) -> Self:
+        """Parts of checked rows by their groups, walking forward by their time, or else at random, each row whole.
+
+        ``tally`` is that of the rows on the grid, where it is there already.
+        """
+        alike = rows.weights is None and rows.time is None and rows.groups is None
+        if alike and tally is not None:
+            return cls.at_random(tally, count, random_state).with_ends(ends_of_rows(rows))
+        return cls._of_rows(in_effective_rows(rows), count, grid, random_state).with_ends(ends_of_rows(rows))
+
+    @classmethod
+    def _of_rows(cls, rows: Rows, count: int, grid: Grid | None, random_state: int) -> Self:
+        if rows.time is None and rows.groups is None:
+            if rows.weights is None or np.ptp(rows.weights) == 0.0:
+                return cls.at_random(Tally.from_rows(rows, grid), count, random_state)
+            return cls(tuple(_grouped(rows, shuffled(rows, count, random_state), grid).values()))
+        if rows.time is not None:
+            starts = periods_of(rows.time, rows.weights, count + 1)[0]
+            return cls(tuple(_grouped(rows, starts, grid).values()), forward=True)
+        buckets = _grouped(rows, cluster_buckets(cast(NDArray[Any], rows.groups)), grid)
+        dealt = tuple(part for part in deal(tuple(buckets.values()), count) if part)
+        return cls(tuple(_added(part) for part in dealt), clusters=dealt, rows=Clusters.of_rows(rows, grid))
+
+
+# ------------------------------------------------------------------------------------------------------------ at random
+
+
+def shuffled(rows: Rows, count: int, random_state: int) -> Ints:
+    """A part for each row, by a draw that depends neither on the order of the rows nor on rows without weight."""
+    weights = np.ones(len(rows.scores)) if rows.weights is None else rows.weights
+    order = np.lexsort((weights, rows.labels, rows.scores))
+    order = order[weights[order] > 0]
+    part = np.zeros(len(weights), dtype=np.int64)
+    part[order] = np.random.default_rng(random_state).permutation(len(order)) % count
+    return part
+
+
+def random_folds(tally: Tally, random_state: int, count: int = FOLDS) -> tuple[Tally, ...]:
+    """Random parts of a tally of counts, drawn on the counts, so that the order of rows does not matter."""
+    folds, rest = [], tally
+    for left in range(count, 1, -1):
+        fold, rest = rest.split(int(rest.total) // left, random_state)
+        folds.append(fold)
+    return tuple(fold for fold in [*folds, rest] if fold.total > 0)
+
+
+def _in_counts(tally: Tally) -> tuple[Tally, tuple[Ints, Ints]]:
+    """A tally of about as many rows as the weights are worth, cell by cell, and how many of them are either label.
+
+    The unit of a cell and label is its mean weight, weighted: equal weights give the rows themselves back, and one row
+    that outweighs its cell is one row, which falls into one part as a whole.
+    """
+    cells = tally.cells
+    n, events = cells.n.astype(np.float64), cells.events.astype(np.float64)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        w2 = cast(Floats, cells.w2)
+        w2_events = w2 * events / n if cells.w2_events is None else cells.w2_events
+        units = (w2_events / events, (w2 - w2_events) / (n - events))
+        worth = [
+            np.where(unit > 0.0, np.minimum(part / unit, PER_ROW), 1.0)
+            for part, unit in zip((events, n - events), units, strict=True)
+        ]
+    present = (events > 0.0, n - events > 1e-9 * n)
+    hits, others = (
+        np.where(some, np.maximum(np.rint(part), 1.0), 0.0).astype(np.int64)
+        for some, part in zip(present, worth, strict=True)
+    )
+    rows = hits + others
+    offset = None if cells.offset is None else np.rint(cells.offset / n * rows).astype(np.int64)
+    kept = Cells(cells.keys, rows, hits, offset=offset, scores=cells.scores)
+    counted = Tally(kept, kind=tally.kind, grid=tally.grid, resolution=tally.resolution, edges=tally.edges)
+    return counted, (hits, others)
+
+
+def _weighted(tally: Tally, part: Tally, shares: tuple[Ints, Ints]) -> Tally:
+    """The weights of a tally that go with a part of its effective rows."""
+    cells = tally.cells
+    place = np.searchsorted(cells.keys, part.cells.keys)
+    hits, others = shares[0][place], shares[1][place]
+    events = cells.events[place] * (part.events / np.maximum(hits, 1))
+    misses = (cells.n - cells.events)[place] * ((part.n - part.events) / np.maximum(others, 1))
+    n = events + misses
+    share = n / cells.n[place]
+    columns: dict[str, Any] = {"w2": cast(Floats, cells.w2)[place] * share, "rows": part.n.astype(np.int64)}
+    columns["row_events"] = part.events.astype(np.int64)
+    if cells.w2_events is not None:
+        columns["w2_events"] = cells.w2_events[place] * (part.events / np.maximum(hits, 1))
+    if cells.offset is not None:
+        columns["offset"] = cells.offset[place] * share
+    means = None if cells.scores is None else cells.scores[place]
+    kept = Cells(part.cells.keys, n, events, scores=means, **columns)
+    return Tally(kept, kind=tally.kind, grid=tally.grid, resolution=tally.resolution, counts=False, edges=tally.edges)
+
+
+# ------------------------------------------------------------------------------------------------- by cluster and time
+
+
+def deal(tallies: Sequence[Tally], count: int = FOLDS) -> tuple[tuple[Tally, ...], ...]:
+    """Whole clusters, dealt in turn to ``count`` folds."""
+    return tuple(tuple(tallies[place::count]) for place in range(count))
+
+
+def joined(clusters: GroupedTally) -> tuple[Tally, ...]:
+    """Whole clusters, dealt to five folds and added up there."""
+    return tuple(_added(part) for part in deal(tuple(clusters.values())) if part)
+
+
+def _added(parts: Sequence[Tally]) -> Tally:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:
+    return GroupedTally.from_rows(replace(rows, groups=keys, time=None), grid)
+
+
+def periods_of(
+    time: NDArray[Any], weights: NDArray[Any] | None, count: int = PERIODS
+) -> tuple[NDArray[Any], dict[Any, Any]]:
+    """First moment of each row's stretch of time, and the last by the first."""
+    if time.dtype.kind == "M":
+        time = time.astype("datetime64[us]")  # of nanoseconds Python makes whole numbers
+    moments, when = np.unique(time, return_inverse=True)
+    first, last, stretch = cut_time(moments, np.bincount(when, weights), count)
+    return np.asarray(first[stretch][when]), dict(zip(first.tolist(), last.tolist(), strict=True))
+
+
+def cut_time(
+    moments: NDArray[Any], rows: NDArray[Any], count: int = PERIODS
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.intp]]:
+    """First and last moment of at most ``count`` stretches of about equally many rows, and the stretch of each moment.
+
+    Rows of one moment are never split.
+    """
+    counts = np.cumsum(rows)
+    cuts = np.unique(np.searchsorted(counts, counts[-1] * np.arange(1, count) / count, side="left") + 1)
+    stretch = np.searchsorted(cuts, np.arange(len(moments)), side="right")
+    places = np.arange(stretch[-1] + 1)
+    first, last = (moments[np.searchsorted(stretch, places, side=side) - after] for side, after in SIDES)
+    return first, last, stretch

@@ -1,0 +1,1 @@
+"""Selection among calibrators of several classes."""

@@ -1,0 +1,212 @@
+"""Which map of class scores, honestly: candidates searched and compared on unseen rows, and nested numbers.
+
+Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.fits.softmax import LogRows, fit_slope
+from calibrant.maps import ClassMap
+from calibrant.metrics.estimates import Estimate
+from calibrant.numerics import CLAMP, Floats
+from calibrant.selection.comparison import (
+    CERTAINTY,
+    NEGLIGIBLE_SHARE,
+    Comparison,
+    compared,
+    estimates,
+    of_procedure,
+)
+from calibrant.selection.losses import Losses, constant_loss
+from calibrant.selection.multiclass.cross_validation import (
+    MOST_FULL,
+    Form,
+    Given,
+    Setting,
+    Trial,
+    Trials,
+    View,
+    fit_setting,
+    middle,
+    searched,
+)
+from calibrant.selection.rule import choose
+
+FORMS: dict[str, Form] = {
+    "identity": "identity",
+    "temperature": "temperature",
+    "vector": "vector",
+    "structured": "matrix",
+}
+"""Form of the softmax map of each candidate, simplest first."""
+
+ROWS = {"identity": 0.0, "temperature": 50.0, "vector": 50.0, "structured": 50.0}
+"""Rows from which on each of them is tried."""
+
+FEW = 200.0
+"""Rows below which a map must be better than the model by two standard errors."""
+
+
+@dataclass(frozen=True)
+class ClassCandidate:
+    """What may be chosen: a softmax map whose setting is searched for, or any other way to a map."""
+
+    name: str
+    rows: float = 0.0
+    given: Given | None = None
+
+    @classmethod
+    def named(cls, name: str, rows: float | None = None) -> ClassCandidate:
+        """One of :data:`FORMS`."""
+        return cls(name, ROWS[name] if rows is None else rows)
+
+    def why_not(self, rows: float, classes: int) -> str:
+        """Why it is not tried; empty when it is."""
+        if self.given is None and self.name == "structured" and classes > MOST_FULL:
+            return f"up to {MOST_FULL} classes"
+        return f"from {self.rows:,.6g} rows on" if rows < self.rows else ""
+
+    def found(self, view: View) -> Trial:
+        """What of it does best on some parts of the rows."""
+        if self.given is not None:
+            return self.given
+        trials = view.trials
+        if self.name == "identity":
+            return Setting("identity", trials.zeros)
+        return searched(view, Setting(FORMS[self.name], CLAMP, middle(trials.size)))
+
+
+def fitted(trial: Trial, rows: ClassRows) -> ClassMap:
+    """The map of a trial, fitted to all rows."""
+    if isinstance(trial, Given):
+        return trial.fit(rows)
+    logs = LogRows.of(rows, trial.clamp)
+    slope = 1.0 if trial.form == "identity" else fit_slope(logs).slope
+    return fit_setting(trial, logs, slope)[0]
+
+
+@dataclass(frozen=True)
+class ClassComparison(Comparison):
+    """What was compared, on rows that the maps had not seen; prints as a table."""
+
+    default: str = "structured"
+
+    @property
+    def rule(self) -> str:
+        """How the choice was made, in plain words."""
+        return (
+            f"The candidate {self.default}, or one that is better by two standard errors, is chosen unless "
+            f"{self.original} has the same or a lower loss, or the loss of a simpler candidate is higher by "
+            f"{self.within}."
+            f" Where the choice raises the nested loss, {self.original} is kept."
+        )
+
+
+@dataclass(frozen=True)
+class ClassSelection:
+    """The chosen candidate, its setting, what it was compared with, and nested numbers of the whole procedure."""
+
+    name: str
+    trial: Trial
+    comparison: ClassComparison
+    before: Estimate
+    after: Estimate
+    change: Estimate
+
+
+def select_classes(trials: Trials, candidates: Sequence[ClassCandidate], rows: float) -> ClassSelection:
+    r"""The structured map, unless something else is better or something simpler as good; and what that is worth.
+
+    With :math:`L_c` the mean loss of candidate c on rows that its maps had not seen, and :math:`s_{c,d}` the standard
+    error of :math:`L_c - L_d` from paired rows: d is the structured map (above 128 classes the temperature), or the
+    candidate of least loss among those with :math:`L_c + 2 s_{c,d} < L_d`. Then
+
+    - the model as it is, if :math:`L_{identity} \le L_d`, below 200 rows if :math:`L_{identity} \le L_d + 2 s`;
+    - else the first c, simplest first, with :math:`L_c - L_d + 2 s_{c,d} \le t`, where t is 0.07 % of the loss of
+      predicting the class rates for every row;
+    - else d.
+
+    If the nested loss of the choice is above that of the model, the model is kept.
+
+    ``candidates`` come simplest first, and the first is the model as it is. ``before``, ``after`` and ``change`` are
+    nested: in each part of the rows the loss of what the same search and the same rule choose on the other parts, or
+    those before it. Without two parts that can be compared the model is kept.
+    """
+    loss, parts = trials.loss, trials.parts
+    tie = _negligible(trials, trials.folds.shares.sum(axis=0))
+    tried = [each for each in candidates if not each.why_not(rows, trials.size)]
+    default = _default(tried)
+    flat, best = None, 0
+    found: list[Trial] = [Setting("identity", trials.zeros)]
+    if parts and len(tried) > 1:
+        view = View(trials, parts)
+        found, flat = _found(view, tried)
+        best = settled(flat, default, tie)
+    unseen = _nested(trials, tried, default) if flat is not None else []
+    before, after, change = estimates(Losses.total_of(unseen) if unseen else None, loss)
+    if change.value > 0.0:
+        best = 0
+    if best == 0:
+        after, change = of_procedure(after), of_procedure(change)
+    place = {each.name: column for column, each in enumerate(tried)}
+    lines = tuple(
+        compared(each.name, flat, place.get(each.name), best, each.why_not(rows, trials.size), tie)
+        for each in candidates
+    )
+    comparison = ClassComparison(loss, tried[0].name, lines, tie, default=tried[default].name)
+    return ClassSelection(tried[best].name, found[best], comparison, before, after, change)
+
+
+def _negligible(trials: Trials, weights: Floats) -> float:
+    """Differences of mean losses up to this are negligible, by the class rates of rows with these weights."""
+    mass = np.bincount(trials.rows.labels, weights, trials.size)
+    return NEGLIGIBLE_SHARE * constant_loss(mass / mass.sum(), trials.loss)
+
+
+def _default(tried: Sequence[ClassCandidate]) -> int:
+    """The column of what is taken when nothing speaks against it."""
+    names = [each.name for each in tried]
+    for name in ("structured", "temperature"):
+        if name in names:
+            return names.index(name)
+    return len(names) - 1
+
+
+def _found(view: View, tried: Sequence[ClassCandidate]) -> tuple[list[Trial], Losses]:
+    found = [each.found(view) for each in tried]
+    return found, view.losses(found)
+
+
+def settled(losses: Losses, default: int, tie: float) -> int:
+    """The column that the rule of :func:`select_classes` takes."""
+    columns = range(len(losses.sums))
+    ahead = [c for c in columns if c == default or _surely_better(losses, c, default)]
+    taken = min(ahead, key=lambda column: losses.means[column])
+    if losses.size < FEW and not _surely_better(losses, taken, 0):
+        return 0
+    return choose(losses, columns, tie, taken)
+
+
+def _surely_better(losses: Losses, column: int, default: int) -> bool:
+    worse, spread = losses.difference(column, default)
+    return worse < -CERTAINTY * spread
+
+
+def _nested(trials: Trials, tried: Sequence[ClassCandidate], default: int) -> list[Losses]:
+    """By part. First column: the model. Second: what is chosen without the part that it is judged on."""
+    made = []
+    for part in trials.parts:
+        others = [each for each in trials.parts if (each < part if trials.folds.forward else each != part)]
+        if not others:
+            continue
+        view = View(trials, others, None if trials.folds.forward else part)
+        found, losses = _found(view, tried)
+        tie = _negligible(trials, trials.folds.seen(part))
+        made.append(trials.paired([found[0], found[settled(losses, default, tie)]], part))
+    return made

@@ -1,0 +1,151 @@
+"""What became of each segment, as a table that prints itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from calibrant.fits.segments import SegmentCells, Stages
+from calibrant.fits.shrinkage import Scales
+from calibrant.metrics.estimates import Estimate
+from calibrant.numerics import Floats, expit
+from calibrant.tallies import Counts
+
+MOST_SHOWN = 25
+
+
+@dataclass(frozen=True)
+class SegmentLine:
+    """One segment: what was predicted by the map of all, what happened, and what it got of its own.
+
+    ``level`` is what is added to the log-odds at the segment's centre and ``slope`` what they are stretched by there,
+    after what other columns did before; 0 and 1 leave the segment as it was. ``sd`` is the level's posterior standard
+    deviation, NaN where it has none.
+    """
+
+    column: str
+    value: str
+    rows: float
+    events: float
+    predicted_before: float
+    predicted_after: float
+    level: float
+    slope: float
+    sd: float
+
+
+@dataclass(frozen=True)
+class SegmentTable:
+    """Every segment of every column; prints those that were moved farthest."""
+
+    lines: tuple[SegmentLine, ...]
+
+    @classmethod
+    def of(cls, cells: SegmentCells, x: Floats, stages: Stages, sds: dict[str, Floats] | None = None) -> SegmentTable:
+        """From log-odds x of the map of all, and the stages that follow it."""
+        before, after = expit(x), expit(cells.after(x, stages))
+        n = cells.n.astype(np.float64)
+        found = []
+        for name, segments in cells.columns.items():
+            sums = [_sums(cells, name, part) for part in (n, cells.events, n * before, n * after)]
+            sd = (sds or {}).get(name, np.full(len(segments), np.nan))
+            columns = zip(*(part.tolist() for part in (*sums, *_lines(cells, x, name, stages), sd)), strict=True)
+            found += [SegmentLine(name, value, *numbers) for value, numbers in zip(segments, columns, strict=True)]
+        return cls(tuple(found))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; numbers that do not exist are None."""
+        return {
+            "segments": [
+                {key: None if isinstance(v, float) and np.isnan(v) else v for key, v in asdict(line).items()}
+                for line in self.lines
+            ]
+        }
+
+    def __len__(self) -> int:
+        """Number of segments."""
+        return len(self.lines)
+
+    def __str__(self) -> str:
+        """A table, the segments that were moved farthest first."""
+        return self.head(MOST_SHOWN)
+
+    def head(self, most: int) -> str:
+        """The table of at most so many segments, those that were moved farthest."""
+        ordered = sorted(self.lines, key=_distance, reverse=True)
+        shown = ordered[:most]
+        width = max([7, *(len(_name(line)) for line in shown)])
+        head = f"{'segment':<{width}} {'rows':>9} {'happened':>9} {'before':>9} {'after':>9} {'level':>7} {'slope':>6}"
+        more = [f"and {len(self) - len(shown):,} more"] if len(shown) < len(self) else []
+        return "\n".join([head, *(_text(line, width) for line in shown), *more])
+
+
+def differences(name: str, scales: Scales) -> str:
+    """How much the segments of a column differ, in one sentence."""
+    if not any(scales):
+        return f"By {name}, the labels give no reason to tell segments apart: all keep the map of all."
+    factor = f"{np.exp(scales.level):.2f}"
+    parts = [f"the odds of a typical one are {factor} or 1 / {factor} times those of the map of all"]
+    parts = parts if scales.level else []
+    parts += [f"slopes are typically off 1 by {scales.slope:.2f}"] if scales.slope else []
+    far = [f"about {scales.far:.1%} of them differ far more"] if scales.far else []
+    return f"By {name}, segments differ: {'; '.join([*(parts or ['most of them not at all']), *far])}."
+
+
+def worth(gain: Estimate) -> str:
+    """What segments add to the map of all on rows that were not seen, in one sentence; empty where it is not known."""
+    if np.isnan(gain.value):
+        return ""
+    numbers = f"{gain.value:+.4f}, 95 % interval {gain.low:+.4f} to {gain.high:+.4f}"
+    if gain.high is not None and gain.high < 0.0:
+        return f" Of this, segments make {numbers}."
+    if gain.low is not None and gain.low > 0.0:
+        return f" Segments make it worse than the map of all alone ({numbers})."
+    return f" Segments gain nothing that can be seen ({numbers})."
+
+
+def _sums(cells: SegmentCells, name: str, values: Floats | Counts) -> Floats:
+    kept = np.flatnonzero(cells.codes[name] >= 0)
+    return np.asarray(np.bincount(cells.codes[name][kept], values[kept], len(cells.columns[name])), dtype=np.float64)
+
+
+def _lines(cells: SegmentCells, x: Floats, name: str, stages: Stages) -> tuple[Floats, Floats]:
+    """Level and slope of each segment over all stages of its column, each at the centre that it found."""
+    levels, slopes = np.zeros(len(cells.columns[name])), np.ones(len(cells.columns[name]))
+    for column, lines in stages:
+        if column == name:
+            p = expit(x)
+            weight = cells.n * p * (1.0 - p)
+            mass = _sums(cells, name, weight)
+            centre = _sums(cells, name, weight * x) / np.where(mass > 0.0, mass, 1.0)
+            for code, (slope, intercept) in lines.items():
+                levels[code] += intercept + (slope - 1.0) * centre[code]
+                slopes[code] *= slope
+        x = cells.moved(x, column, lines)
+    return levels, slopes
+
+
+def _distance(line: SegmentLine) -> float:
+    """Events by which the prediction moved; without a prediction last."""
+    moved = abs(line.predicted_after - line.predicted_before)
+    return -1.0 if np.isnan(moved) else moved
+
+
+def _name(line: SegmentLine) -> str:
+    return f"{line.column} = {line.value}"
+
+
+def _text(line: SegmentLine, width: int) -> str:
+    counts = (line.rows, line.events, line.predicted_before, line.predicted_after)
+    told = [
+        *(_number(count, ",.0f", 9) for count in counts),
+        _number(line.level, "+.2f", 7),
+        _number(line.slope, ".2f", 6),
+    ]
+    return " ".join([f"{_name(line):<{width}}", *told])
+
+
+def _number(value: float, form: str, width: int) -> str:
+    return f"{'-' if np.isnan(value) else format(value, form):>{width}}"
