@@ -1,16 +1,31 @@
-# `make check` is what CI runs, in this order. Each target can be run alone; tests come last.
+# `make fast` is for every change, `make check` is what CI runs, in this order. Each target can be run alone; tests come last.
 
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+endif
 PYTHON ?= python3
 # The lowest dependency versions have wheels for Python 3.11.
 PYTHON_LOWEST ?= $(or $(shell command -v python3.11),$(PYTHON))
 
 VENV := .venv
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
 BIN := $(VENV)/bin
+endif
 LOWEST := .venv-lowest
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: check nightly venv lint types layers lowest bench test
+.PHONY: fast check nightly venv lint types layers lowest bench test
+
+# Files of many fits, which take minutes.
+LONG := calibrate class_calibrate compare repeats report segments
+FAST := -m "not engine and not slow" -k "not AutoCalibrator" $(LONG:%=--ignore=tests/unit/test_%.py) tests/unit tests/contracts
+
+# Without Java, PostgreSQL or a network.
+fast: venv lint types layers
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(FAST) tests/architecture
 
 check: export CI := true
 check: venv lint types layers bench test
@@ -44,11 +59,8 @@ $(LOWEST)/installed: pyproject.toml requirements/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint requirements/lowest.txt --editable . --group test
 	@touch $@
 
-# Files of many fits, which take minutes and use no more of the dependencies than the others do.
-LONG := calibrate class_calibrate compare repeats report segments
-
 lowest: $(LOWEST)/installed
-	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal --lowest -m "not engine and not slow" -k "not AutoCalibrator" $(LONG:%=--ignore=tests/unit/test_%.py) tests/unit tests/contracts
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal --lowest $(FAST)
 
 # Limits on speed and quality, which tests cannot check beside each other.
 bench: venv

@@ -39,9 +39,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from worlds import WORLDS, World
 
-from calibrant.arrays import CalibrantWarning
 from calibrant.calibrators.binary.binning import HistogramBinning
-from calibrant.guarantees.certificates import Certificate, Mode
+from calibrant.guarantees.certificate import Certificate, Mode
+from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -112,7 +112,7 @@ class Form:
     @staticmethod
     def _with_certificate(fitted: HistogramBinning) -> HistogramBinning:
         """Every sample has a seed of its own, drawn at random: as good as a fresh draw, however few the scores."""
-        fitted.bins_ = replace(fitted.bins_, refusal="")
+        fitted.bins_ = replace(fitted.bins_, refusal=None)
         return fitted
 
     def tally(self, sample: Sample) -> Tally:
@@ -207,15 +207,15 @@ def judge(
         out.fits[row] = 0.0, np.nan, np.nan, 0.0, 1.0
         out.certificates[row, :, :, :] = np.nan, 0.0, 0.0, 0.0
         return
-    truth = Truth.of(world, first.knots)
+    truth = Truth.of(world, first.about.knots)
     counted = first.promised & (truth.mass > 0)
     error = truth.error(first.outputs, counted)
     covered = np.cumsum(np.where(counted, truth.mass, 0.0))
     drawn = int(np.searchsorted(covered, uniform, side="right"))
     inside = drawn < len(covered)  # else the new row lies where nothing is promised
     edges_in = (error > first.epsilon + ROUNDING).any()
-    if first.uncovered.any():
-        whole = Truth.with_edges(world, first.knots, first.uncovered)
+    if first.about.uncovered.any():
+        whole = Truth.with_edges(world, first.about.knots, first.about.uncovered)
         edges_in = (whole.error(first.outputs, first.promised & (whole.mass > 0)) > first.epsilon + ROUNDING).any()
     out.fits[row] = covered[-1], error.max(), error[drawn] if inside else np.nan, edges_in, 0.0
     for (i, bound), (j, mode) in product(enumerate(bounds), enumerate(MODES)):

@@ -29,7 +29,7 @@ from tests.engine.postgres import Server
 
 from calibrant import Calibration
 from calibrant.export.sql.dialects import DIALECTS
-from calibrant.export.sql.scores import to_sql
+from calibrant.export.sql.expressions import to_sql
 from calibrant.maps import BetaMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 
 RNG = np.random.default_rng(0)

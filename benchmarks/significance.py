@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from calibrant.arrays import CalibrantWarning
+from calibrant.messages import CalibrantWarning
 from calibrant.metrics.binary import significance as tests
 from calibrant.tallies import Tally
 

@@ -30,7 +30,8 @@ from itertools import product
 import numpy as np
 from scipy import optimize, special, stats
 
-from calibrant.arrays import CalibrantWarning, check_rows
+from calibrant.arrays import check_rows
+from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Clusters, Tally
 from calibrant.verdict.decision import ALPHA_LEVEL, ALPHA_SHAPE, ALPHA_SLOPE, TOLERANCE, Decision, decide

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, Kind, check_scores
-from calibrant.export.document import Calibration, as_calibration
+from calibrant.arrays import Kind, check_scores
+from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.messages import Advice, InputError
 from calibrant.numerics import Floats, first_double
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Policy:
         """The action for each raw score, or for each probability when there is no map."""
         given = check_scores(scores, self.kind).astype(np.float64)
         if np.isnan(given).any():
-            raise InputError("scores has missing values: there is no best action without a score, so drop these rows")
+            problem = "has missing values, and there is no best action without a score"
+            raise InputError("scores", problem, Advice.DROP_ROWS)
         return np.asarray(self.actions)[np.searchsorted(self._edges(), given, side="right")]
 
     def _edges(self) -> Floats:
@@ -133,7 +135,7 @@ def threshold(cost_fp: float, cost_fn: float, calibration: Calibration | Map | B
     """
     fp, fn = _cost("cost_fp", cost_fp), _cost("cost_fn", cost_fn)
     if fp == 0.0 and fn == 0.0:
-        raise InputError("cost_fp and cost_fn are both 0: every cut costs the same, so say what a mistake costs")
+        raise InputError("cost_fp", "and cost_fn are both 0, so every cut costs the same", "say what a mistake costs")
     return _cut(1.0 / (1.0 + fn / fp) if fp > 0.0 else 0.0, calibration)
 
 
@@ -173,13 +175,15 @@ def bayes_action(
     """
     losses = np.asarray(loss_matrix, dtype=np.float64)
     if losses.ndim != 2 or losses.shape[1] != 2 or not len(losses) or not (np.abs(losses) <= 1e150).all():
-        raise InputError("loss_matrix needs one row per action and two columns of numbers: without and with the event")
+        raise InputError(
+            "loss_matrix", "must have one row per action and two columns of numbers, without and with the event"
+        )
     names = list(range(len(losses))) if actions is None else list(actions)
     if len(names) != len(losses):
-        raise InputError(f"actions has {len(names)} names but loss_matrix has {len(losses)} rows: name every row")
+        raise InputError("actions", f"has {len(names)} names but loss_matrix has {len(losses)} rows", "name every row")
     order, places = _envelope(losses[:, 0], losses[:, 1] - losses[:, 0])
     cuts = tuple(_cut(place, calibration) for place in places)
-    kind = "probability" if calibration is None else as_calibration(calibration).kind
+    kind: Kind = "probability" if calibration is None else as_calibration(calibration).kind
     return Policy(tuple(names[k] for k in order), cuts, kind)
 
 
@@ -192,7 +196,11 @@ def least_score(mapping: Map, probability: float, kind: Kind = "probability") ->
     0.3
     """
     if not _rises(mapping):
-        raise InputError("the map falls somewhere, so no single cut on the raw score equals one on the probability")
+        raise InputError(
+            "calibration",
+            "has a map that falls somewhere, so no single cut on the raw score equals one on the probability",
+            "leave it out, and cut the probability",
+        )
     low, high = ENDS[kind]
     if not float(mapping.apply(np.array([high]))[0]) >= probability:
         return None
@@ -209,7 +217,7 @@ def _cut(probability: float, calibration: Any) -> Cut:
 
 def _cost(name: str, value: float) -> float:
     if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1e300):
-        raise InputError(f"{name} must be a finite cost of at least 0, got {value!r}: use bayes_action for gains")
+        raise InputError(name, f"must be a finite cost of at least 0, got {value!r}", "use bayes_action for gains")
     return float(value)
 
 

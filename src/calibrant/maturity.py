@@ -10,10 +10,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
 from calibrant.arrays.columns import check_length, check_option, read_column, refuse_not_finite
 from calibrant.arrays.sides import check_time, check_weights
 from calibrant.fits.isotonic import fit_curve
+from calibrant.messages import InputError, Note, Setting, Voice, note, plural
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -62,22 +63,22 @@ class Matured:
     rate: float
     naive_rate: float
     how: How
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers; what is not finite is None."""
         names = ("rows", "events", "young", "young_events", "arrived", "rate", "naive_rate")
         numbers = {name: getattr(self, name) for name in names}
         finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-        return finite | {"how": self.how, "notes": self.notes}
+        return finite | {"how": self.how, "notes": [note.as_dict() for note in self.notes]}
 
     def __str__(self) -> str:
         """How many rows and events, and what the naive reading would be off by."""
         arrived = "" if math.isnan(self.arrived) else f"; about {100 * self.arrived:.0f} % of theirs have arrived"
         done = "dropped" if self.how == "drop" else "weighted by what is still to come"
         text = (
-            f"{_many(self.rows, 'row')} with {_many(self.events, 'event')} are counted; {_many(self.young, 'row')} are "
-            f"too young and were {done} ({_many(self.young_events, 'event')} so far{arrived})."
+            f"{plural(self.rows, 'row')} with {plural(self.events, 'event')} are counted; {plural(self.young, 'row')} "
+            f"are too young and were {done} ({plural(self.young_events, 'event')} so far{arrived})."
         )
         lines = [text]
         if self.young and self.rows:
@@ -85,7 +86,7 @@ class Matured:
                 f"Counting young rows without an event as negatives would give an event rate of {self.naive_rate:.4f} "
                 f"instead of {self.rate:.4f}{_off(self.naive_rate, self.rate)}."
             )
-        return "\n  ".join([*lines, *self.notes])
+        return "\n  ".join([*lines, *map(str, self.notes)])
 
 
 def mature(
@@ -170,7 +171,7 @@ def mature(
         keep, weights, notes = _weighted(rows, window, ripe, young, share, given)
     labels, counted = window.labels[keep], ripe | young
     if not keep.any():
-        notes = (*notes, "No row is mature at this moment: nothing can be counted yet.")
+        notes = (*notes, _nothing_mature())
     return Matured(
         keep=keep,
         scores=rows.scores[keep],
@@ -196,27 +197,28 @@ class _Window:
     delay: Floats
     labels: NDArray[np.uint8]
     horizon: float
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @classmethod
     def of(cls, rows: Rows, score_time: Any, as_of: Any, horizon: Any, label_time: Any) -> _Window:
         start, dated = _moments(score_time, "score_time", len(rows.scores))
         now, also_dated = _moments([as_of], "as_of", 1)
         if dated != also_dated:
-            raise InputError("as_of and score_time must both be dates or both be numbers")
-        length, labels, notes = _length(horizon, dated), rows.labels.copy(), []
+            raise InputError("as_of", "and score_time must both be dates or both be numbers")
+        length, labels = _length(horizon, dated), rows.labels.copy()
+        notes: list[Note] = []
         delay = np.full(len(start), np.nan)
         if label_time is not None:
             delay = _delays(start, labels == 1, label_time, dated)
             unheard, late = start + delay > now[0], delay > length
             labels[unheard | late] = 0
             if (unheard & ~late).any():
-                notes.append(f"{_many(int((unheard & ~late).sum()), 'event')} after as_of: not known at the moment.")
+                notes.append(_events_after(int((unheard & ~late).sum())))
             if late.any():
-                notes.append(f"{_many(int(late.sum()), 'event')} later than the horizon: not counted as events.")
+                notes.append(_late_events(int(late.sum())))
         after = int((start > now[0]).sum())
         if after:
-            notes.append(f"{_many(after, 'row')} scored after as_of: left out.")
+            notes.append(_rows_after(after))
         return cls(now[0] - start, delay, labels, length, tuple(notes))
 
 
@@ -238,12 +240,13 @@ def _weighted(
     young: NDArray[np.bool_],
     share: Floats,
     given: Floats,
-) -> tuple[NDArray[np.bool_], Floats, tuple[str, ...]]:
+) -> tuple[NDArray[np.bool_], Floats, tuple[Note, ...]]:
     """Rows to keep, their weights, and what they rest on."""
     if np.isnan(share).all():
         raise InputError(
-            f"how='weight' needs label_time and at least {FEWEST_DELAYS} mature events to learn the delays from: "
-            "use how='drop'"
+            Setting("how", "weight"),
+            f"needs label_time and at least {FEWEST_DELAYS} mature events to learn the delays from",
+            "use how='drop'",
         )
     kept = young & (share >= LEAST_ARRIVED)
     keep = ripe | kept
@@ -251,11 +254,8 @@ def _weighted(
     rate, seen = fit_curve(Tally.from_rows(known).for_fitting()).apply(rows.scores[keep]), share[keep]
     weights = np.where(window.labels[keep] == 1, 1.0 / seen, (1.0 - rate) / (1.0 - rate * seen))
     weights[ripe[keep]] = 1.0
-    notes = ["Weights take it that events of young rows arrive as late as those of mature rows, at every score."]
     dropped = int((young & ~kept).sum())
-    if dropped:
-        text = f"{_many(dropped, 'young row')} dropped: fewer than {LEAST_ARRIVED:.0%} of events arrive by their age."
-        notes.append(text)
+    notes = (_same_delays(), *((_young_dropped(dropped, LEAST_ARRIVED),) if dropped else ()))
     return keep, weights * given[keep], (*window.notes, *notes)
 
 
@@ -263,8 +263,8 @@ def _moments(values: Any, name: str, n: int) -> tuple[Floats, bool]:
     """Numbers as they are, dates as microseconds, and whether they are dates."""
     try:
         column, _ = check_time(values, n)
-    except InputError as problem:  # which knows the column as "time"
-        raise InputError(f"{name}{str(problem).removeprefix('time')}") from None
+    except InputError as error:  # which knows the column as "time"
+        raise error.about(name) from None
     if column.dtype.kind in "biuf":
         numbers = column.astype(np.float64)
         if not np.isfinite(numbers).all():
@@ -276,7 +276,7 @@ def _moments(values: Any, name: str, n: int) -> tuple[Floats, bool]:
         if column.dtype.kind != "M":
             raise ValueError
     except (ValueError, TypeError):
-        raise InputError(f"{name} holds values of type {column.dtype}: pass numbers, dates or ISO 8601 text") from None
+        raise InputError(name, f"holds values of type {column.dtype}", "pass numbers, dates or ISO 8601 text") from None
     return column.astype("datetime64[us]").astype(np.int64).astype(np.float64), True
 
 
@@ -295,11 +295,13 @@ def _delays(start: Floats, event: NDArray[np.bool_], label_time: Any, dated: boo
         return delay
     seen, also_dated = _moments(column[event], "label_time", int(event.sum()))
     if dated != also_dated:
-        raise InputError("label_time and score_time must both be dates or both be numbers")
+        raise InputError("label_time", "and score_time must both be dates or both be numbers")
     delay[event] = seen - start[event]
     if np.nanmin(delay) < 0.0:
         row = int(np.nanargmin(delay))
-        raise InputError(f"label_time lies before score_time, first at row {row} counted from 0: are they swapped?")
+        raise InputError(
+            "label_time", f"lies before score_time, first at row {row} counted from 0", "are they swapped?"
+        )
     return delay
 
 
@@ -308,14 +310,14 @@ def _length(horizon: Any, dated: bool) -> float:
         horizon = horizon.astype("timedelta64[us]").item()
     if isinstance(horizon, dt.timedelta):
         if not dated:
-            raise InputError("horizon is a time span but score_time holds numbers: pass a number in the same unit")
+            raise InputError("horizon", "is a time span but score_time holds numbers", "pass a number in the same unit")
         length = horizon / dt.timedelta(microseconds=1)
     elif isinstance(horizon, int | float | np.number) and not isinstance(horizon, bool):
         length = float(horizon) * (_DAY if dated else 1)
     else:
-        raise InputError(f"horizon is of type {type(horizon).__name__}: pass a number or a timedelta")
+        raise InputError("horizon", f"is of type {type(horizon).__name__}", "pass a number or a timedelta")
     if not 0.0 < length < math.inf:
-        raise InputError(f"horizon must be above 0 and finite, got {horizon!r}")
+        raise InputError("horizon", f"must be above 0 and finite, got {horizon!r}")
     return length
 
 
@@ -333,5 +335,34 @@ def _off(naive: float, rate: float) -> str:
     return "" if gap == 0 else f", {abs(gap):.0f} % too {'low' if gap < 0 else 'high'}"
 
 
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+@note("events-after-as-of")
+def _events_after(voice: Voice, events: int) -> str:
+    return f"{plural(events, voice.nouns.event, voice.nouns.events)} after as_of: not known at the moment."
+
+
+@note("events-after-horizon")
+def _late_events(voice: Voice, events: int) -> str:
+    words = voice.nouns
+    return f"{plural(events, words.event, words.events)} later than the horizon: not counted as {words.events}."
+
+
+@note("rows-after-as-of")
+def _rows_after(voice: Voice, rows: int) -> str:
+    return f"{plural(rows, voice.nouns.row, voice.nouns.rows)} scored after as_of: left out."
+
+
+@note("same-delays")
+def _same_delays(voice: Voice) -> str:
+    rows, events, score = voice.nouns.rows, voice.nouns.events, voice.nouns.score
+    return f"Weights take it that {events} of young {rows} arrive as late as those of mature {rows}, at every {score}."
+
+
+@note("young-rows-dropped")
+def _young_dropped(voice: Voice, rows: int, least: float) -> str:
+    young = plural(rows, f"young {voice.nouns.row}", f"young {voice.nouns.rows}")
+    return f"{young} dropped: fewer than {least:.0%} of {voice.nouns.events} arrive by their age."
+
+
+@note("nothing-mature")
+def _nothing_mature(voice: Voice) -> str:
+    return f"No {voice.nouns.row} is mature at this moment: nothing can be counted yet."

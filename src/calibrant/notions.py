@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.arrays.multiclass.rows import ClassRows
 from calibrant.maps.classes import blocks, held, softmax, top_labels
+from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 
 WIDE = 16
@@ -244,8 +244,9 @@ class Canonical(Notion):
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """None: whoever needs binary claims cannot use it."""
         raise InputError(
-            "canonical calibration is about whole rows and makes no binary claims: use the notion 'class-wise', which "
-            "it implies, or SimplexBinning for few classes"
+            Setting("notion", self.name),
+            "is about whole rows and makes no binary claims",
+            "use 'class-wise', which it implies, or SimplexBinning for few classes",
         )
 
 
@@ -266,13 +267,13 @@ def as_notion(given: Notion | str) -> Notion:
     if isinstance(given, Notion):
         return given
     if given not in NOTIONS:
-        raise InputError(f"notion must be one of {', '.join(map(repr, NOTIONS))}, got {given!r}")
+        raise InputError("notion", f"must be one of {', '.join(map(repr, NOTIONS))}, got {given!r}")
     return NOTIONS[given]()
 
 
 def _ranks(k: int, classes: int) -> int:
     if not is_whole(k) or not 1 <= k <= classes:
-        raise InputError(f"k must be a whole number from 1 to the number of classes, {classes}, got {k!r}")
+        raise InputError("k", f"must be an integer from 1 to the number of classes, {classes}, got {k!r}")
     return int(k)
 
 

@@ -13,11 +13,12 @@ import pytest
 from tests.cli.conftest import command_line
 from typer.testing import CliRunner
 
-from calibrant.arrays.errors import warn
+from calibrant.arrays.kinds import kind_guessed
 from calibrant.cli import app as application
 from calibrant.cli import console
 from calibrant.cli.app import COMMANDS, app
 from calibrant.guarantees import planning
+from calibrant.messages import warn
 
 HEAVY = {"duckdb", "matplotlib", "narwhals", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn"}
 NAMES = [command.__name__ for command in COMMANDS]
@@ -128,14 +129,14 @@ def test_debug_shows_where_a_bug_is(run, broken):
 
 def test_warnings_of_the_library_are_notes(run, monkeypatch):
     def plan(*words, **options):
-        warn("pass kind='logit'")
+        warn(kind_guessed("logit", -3.0, 3.0))
         return real(*words, **options)
 
     real = planning.plan
     monkeypatch.setattr(planning, "plan", plan)
     done = run("plan", "--labels", "500", "--n-bins", "5", "--json")
     assert json.loads(done.stdout)["n_bins"] == 5
-    assert done.stderr == "note: pass --kind logit\n"
+    assert done.stderr.startswith("note: scores read as logits (from -3 to 3): pass --kind logit to confirm")
 
 
 def test_work_gives_back_what_it_made_and_raises_what_it_raised():

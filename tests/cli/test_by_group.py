@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import calibrant as cb
-from calibrant.export.document import Calibration
+from calibrant.calibration import Calibration
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map, StepMap
 
 duckdb = pytest.importorskip("duckdb")
@@ -103,7 +103,9 @@ def test_no_row_with_a_group_of_the_map_is_a_mistake(calibrant: Any, tmp_path: P
     found.write_parquet(str(rows)) if end == "parquet" else found.write_csv(str(rows))
     words = ["apply", rows, "--map", stored(ByGroupMap("region", (3, 4), (HIGH, LOW), LOW)), "--out", out]
     told = calibrant(*words, code=1).stderr
-    assert "no row has a group of the map: it lists '3', '4' in 'region', and the column 'region' holds 'x3'" in told
+    assert (
+        "the column 'region' has no group of the map, which lists '3', '4' in 'region': the column holds 'x3'" in told
+    )
     assert "name the right column with --by region=COL, or pass --allow-unlisted" in told
     assert not out.exists()
     assert "1 row has a group in 'region'" in " ".join(calibrant(*words, "--allow-unlisted").stdout.split())
@@ -127,7 +129,7 @@ def test_whole_numbers_with_gaps_as_pandas_writes_them_are_groups(
     assert (end, to) != ("csv", "csv") or "0.5,3.0,0.75" in out.read_text()
     rows.with_suffix(".csv").write_text("score,edu\n0.5,3.0\n0.5,3.5\n")
     told = calibrant("apply", rows.with_suffix(".csv"), "--map", path, "--out", out, "--force", code=1).stderr
-    assert "the column 'edu' (--by edu=COL) holds 3.5: a group is text, a whole number or true or false" in told
+    assert "the column 'edu' (--by edu=COL) holds 3.5: a group is text, an integer or true or false" in told
 
 
 # --------------------------------------------------------------------------------------------------- fitted by segment

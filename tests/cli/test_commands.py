@@ -246,7 +246,7 @@ def test_nothing_is_written_when_a_score_is_not_of_the_maps_kind(run, stored):
     Path("percent.csv").write_text("score\n25\n0.5\n", encoding="utf-8")
     done = run("apply", "percent.csv", "--map", "map.json", "--out", "out.csv")
     assert done.exit_code == 1
-    assert "1 of 2 scores in 'score' are outside" in done.stderr
+    assert "has 1 of 2 scores outside" in done.stderr
     assert not Path("out.csv").exists()
 
 
@@ -324,7 +324,7 @@ def test_plan_answers_with_the_third(run):
 def test_plan_leaves_out_rows_without_a_score(run):
     Path("gaps.csv").write_text("score\n0.25\nNaN\n0.5\n0.75\n", encoding="utf-8")
     words = ["plan", "--labels", "2000", "--n-bins", "3", "--scores", "gaps.csv"]
-    assert "1 of 4 scores in 'score' are missing: leave them out with --where" in run(*words).stderr
+    assert "lacks 1 of 4 scores: leave these rows out with --where" in run(*words).stderr
     assert run(*words, "--where", "isfinite(score)").exit_code == 0
 
 
@@ -393,7 +393,7 @@ def test_a_day_is_added_once_and_replaced_on_demand(run):
     assert "already there: 2026-03-01." in run("tally", "rows.csv", "--label", "bad", *words).stdout
     other = run("tally", "rows.csv", "--label", "mixed", *words)
     assert other.exit_code == 1
-    assert "--replace would put 4,000 rows in 4 segments in place of 4,000 rows in 4 segments. Pass" in other.stderr
+    assert "--replace would put 4,000 rows in 4 segments in place of 4,000 rows in 4 segments: pass" in other.stderr
     assert "written: 2026-03-01." in run("tally", "rows.csv", "--label", "mixed", "--replace", *words).stdout
 
 

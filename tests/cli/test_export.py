@@ -24,7 +24,7 @@ def test_export_writes_what_the_library_writes(run: Any, fitted: cb.Calibration,
     done = run("export", "map.json", "--dialect", dialect, "--score", "p d", "--out", "map.sql")
     assert done.exit_code == 0
     assert "Wrote map.sql. Compared on" in done.stdout
-    assert SqlFile.parse(Path("map.sql").read_text()).expression == fitted.to_sql("p d", dialect)
+    assert SqlFile.parse(Path("map.sql").read_text()).text == fitted.to_sql("p d", dialect)
     again = run("verify", "map.sql")
     assert again.exit_code == 0
     assert again.stdout.startswith("Compared on")
@@ -66,7 +66,10 @@ MISTAKES = {
     "no such map": ("export no.json", "the map no.json does not exist: make it with calibrant fit ... --out no.json"),
     "not a map": ("export rows.csv", "rows.csv is damaged, or no map that calibrant saved"),
     "unknown dialect": ("export map.json --dialect oracle", "dialect must be one of duckdb, postgres, spark, sqlite"),
-    "unknown form": ("export map.json --out map.txt", "the end of the name must say what to write, one of .sql .onnx"),
+    "unknown form": (
+        "export map.json --out map.txt",
+        "has a name whose end does not say what to write: end it in one of .sql .onnx",
+    ),
     "over the map": ("export map.json --out map.json", "one of .sql .onnx"),
     "there already": ("export map.json --out there.sql", "there.sql exists: pass --force"),
     "a type of SQL": ("export map.json --dtype float64", "--dtype says nothing about SQL: leave it out"),
@@ -74,9 +77,9 @@ MISTAKES = {
     "a dialect of ONNX": ("export map.json --out m.onnx --dialect duckdb", "--dialect says nothing about ONNX"),
     "a column of ONNX": ("export map.json --out m.onnx --score p", "--score says nothing about ONNX"),
     "force without a file": ("export map.json --force", "--force goes with --out: name the file to overwrite"),
-    "no folder": ("export map.json --out no/map.sql", "the folder no does not exist"),
+    "no folder": ("export map.json --out no/map.sql", "is in the folder no, which does not exist"),
     "nothing to verify": ("verify no.sql", "no.sql does not exist: make it with calibrant export"),
-    "no export": ("verify rows.csv", "this is no SQL file that export_sql wrote"),
+    "no export": ("verify rows.csv", "the file is no SQL file that export_sql wrote"),
     "a table": ("verify rows.parquet", "it is not text"),
 }
 

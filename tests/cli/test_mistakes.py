@@ -82,7 +82,7 @@ BOTH = {
     ),
     "scores and labels swapped": (
         "rows.csv --score bad --label score",
-        "--score bad and --label score look swapped: pass --score score --label bad",
+        "the column 'bad' and the column 'score' look swapped: pass --score score --label bad",
     ),
     "scores of text": ("text.csv", "the column 'score' (--score) holds text such as 'about 0."),
     "a word for a missing score": (
@@ -110,12 +110,13 @@ BOTH = {
     "decimals with a comma": ("comma.csv", "write decimals with a point"),
     "labels of text": (
         "rows.csv --label outcome",
-        "the labels in 'outcome' are 'good' and 'very bad': pass --positive 'very bad' or --positive good, "
+        "the column 'outcome' holds the labels 'good' and 'very bad': pass --positive 'very bad' or --positive good, "
         "whichever counts as the event",
     ),
     "an event that is no label": (
         "rows.csv --label outcome --positive worse",
-        "--positive worse is not among the labels in 'outcome', which are 'good' and 'very bad': pass one of these",
+        "--positive worse is not among the labels of the column 'outcome', which are 'good' and 'very bad': "
+        "pass one of these",
     ),
     "an event of another type": (
         "rows.csv --positive worse",
@@ -128,7 +129,7 @@ BOTH = {
     "no file, and others of its kind": ("llm.parquet", "llm.parquet does not exist: check the path"),
     "no file, one of another kind": ("few.parquet", "few.parquet does not exist: did you mean few.csv?"),
     "no file and nothing like it": ("nothing/at-all.csv", "nothing/at-all.csv does not exist: check the path"),
-    "no match": ("q*.csv", "no file matches q*.csv: check the folder and the pattern"),
+    "no match": ("q*.csv", "q*.csv matches no file: check the folder and the pattern"),
     "a folder": ("folder", "folder is a folder and no tally store: name its files, as in 'folder/*.csv'"),
     "an address": ("https://x.org/a.csv", "https://x.org/a.csv is an address, and only local files are supported"),
     "text called Parquet": (
@@ -137,7 +138,7 @@ BOTH = {
     ),
     "labels 1 and 2": (
         "one-two.csv",
-        "the labels in 'label' are 1 and 2: pass --positive 2 or --positive 1, whichever counts as the event",
+        "the column 'label' holds the labels 1 and 2: pass --positive 2 or --positive 1, whichever counts as the event",
     ),
     "three classes": (
         "three.csv",
@@ -146,7 +147,7 @@ BOTH = {
     ),
     "percentages": (
         "percent.csv",
-        "the scores in 'score' lie between 0 and 100 and look like percentages: divide the column by 100",
+        "the column 'score' holds values between 0 and 100 that look like percentages",
     ),
     "CSV and Parquet": ("rows.csv rows.parquet", "rows.csv is CSV and rows.parquet is Parquet: pass files of one kind"),
     "CSV and TSV": ("rows.csv rows.tsv", "rows.csv is CSV and rows.tsv is TSV: pass files of one kind"),
@@ -156,7 +157,8 @@ BOTH = {
     ),
     "an unknown kind of file": (
         "rows.xlsx",
-        "rows.xlsx: the end of the name must say what it is, one of .csv .tsv .csv.gz .tsv.gz .parquet .pq",
+        "rows.xlsx has a name whose end does not say what it is: end it in one of .csv .tsv .csv.gz .tsv.gz .parquet "
+        ".pq",
     ),
     "uneven lines": ("ragged.csv", "its lines do not split into columns alike"),
     "another encoding": ("latin.csv", "latin.csv is not written in UTF-8: save it as UTF-8"),
@@ -167,10 +169,10 @@ BOTH = {
         "another column",
     ),
     "weights of text": ("rows.csv --weight land", "the column 'land' (--weight) holds text such as '"),
-    "a condition that is none": ("rows.csv --where scor>0", "--where 'scor>0' is no condition on these columns"),
+    "a condition that is none": ("rows.csv --where scor>0", "--where 'scor>0' is not a condition on these columns"),
     "a condition on another type": (
         "rows.csv --where label='a'",
-        "--where \"label='a'\" is no condition on these columns: Could not convert string 'a' to DOUBLE",
+        "--where \"label='a'\" is not a condition on these columns: Could not convert string 'a' to DOUBLE",
     ),
     "standard input": ("-", "standard input is not read: write the rows to a file first"),
     "a pipe": ("pipe.csv", "pipe.csv is no plain file and is not read: write the rows to a file first"),
@@ -201,9 +203,9 @@ CHECK = {
     "times of text": ("rows.csv --time land", "--time holds text that is not an ISO 8601 date"),
     "groups of fractions": (
         "rows.csv --groups score",
-        "--groups must name a column of whole numbers or text, not of float64",
+        "--groups must be integers or strings, got float64: convert them to text first",
     ),
-    "groups of dates": ("rows.csv --groups day", "must name a column of whole numbers or text, not of datetime64["),
+    "groups of dates": ("rows.csv --groups day", "--groups must be integers or strings, got datetime64["),
     "parts of rows": ("na.csv --score other --weight other --counts", "repair it, or leave --counts out"),
     "scores that are no probabilities": (
         "rows.csv --kind real",
@@ -234,10 +236,13 @@ FIT = {
         "rows.csv --alpha 0.1",
         "--alpha belongs to --guarantee and to --method binning: add one of them, or leave --alpha out",
     ),
-    "a guarantee that is none": ("rows.csv --guarantee 2", "--guarantee and --alpha must lie between 0 and 1"),
+    "a guarantee that is none": (
+        "rows.csv --guarantee 2",
+        "--guarantee must be (epsilon, alpha), both between 0 and 1",
+    ),
     "a guarantee beyond the labels": (
         "rows.csv --guarantee 0.001",
-        "4,000 labels are too few for --guarantee 0.001 --alpha 0.1: even two bins are not within 0.001",
+        "--guarantee 0.001 --alpha 0.1 cannot be kept with 4,000 labels, where even two bins are not within 0.001",
     ),
     "a look at no guarantee": ("rows.csv --look 2", "--look belongs to --guarantee"),
     "a look before the first": ("rows.csv --guarantee 0.2 --look 0", "--look must be an integer of at least 1"),
@@ -260,7 +265,7 @@ FIT = {
     "an error out of reach": ("rows.csv --method binning --epsilon 0.001", "one bin alone needs"),
     "beta on log-odds": (
         "logits.csv --kind logit --method beta",
-        "needs probabilities, not logit scores: use --method platt",
+        "the column 'score' must be probabilities, not logit scores: use --method platt",
     ),
 }
 
@@ -279,7 +284,7 @@ OTHERS = {
     ),
     "no such folder": (
         "apply rows.csv --map m.json --out no/o.csv",
-        "--out no/o.csv: the folder no does not exist: make it with mkdir -p no",
+        "--out no/o.csv is in the folder no, which does not exist: make it with mkdir -p no",
     ),
     "an output that is an input": (
         "apply rows.csv --map m.json --out ./rows.csv --force",
@@ -300,27 +305,30 @@ OTHERS = {
     ),
     "an output of no kind": (
         "apply rows.csv --map m.json --out o.xlsx",
-        "--out o.xlsx: the end of the name must say what to write",
+        "--out o.xlsx has a name whose end does not say what to write",
     ),
     "a column that is there": (
         "apply rows.csv --map m.json --out o.csv --name land",
-        "the file has a column 'land' already: pass --name for another one",
+        "--name is 'land', a column that the frame has already: pass another name",
     ),
     "a report of no kind": (
         "report rows.csv --out r.pdf",
-        "--out r.pdf: the end of the name must say what to write, one of .html .md .json",
+        "--out r.pdf has a name whose end does not say what to write: end it in one of .html .md .json",
     ),
     "a map of no kind": (
         "fit rows.csv --out map.pkl",
-        "--out map.pkl: the end of the name must say what to write, one of .json",
+        "--out map.pkl has a name whose end does not say what to write: end it in one of .json",
     ),
-    "a folder as output": ("tally rows.csv --out folder/.csv/../../folder", "the end of the name must say"),
+    "a folder as output": (
+        "tally rows.csv --out folder/.csv/../../folder",
+        "has a name whose end does not say what to write",
+    ),
     "a plan of one": (
         "plan --labels 50",
-        "plan needs exactly two of --labels, --n-bins and --epsilon; it answers with the third",
+        "--n-bins is missing: pass exactly two of --labels, --n-bins and --epsilon; the answer is the third",
     ),
     "a plan with a whole error": ("plan --labels 50 --epsilon 5", "--epsilon must lie strictly between 0 and 1, got 5"),
-    "a plan for no labels": ("plan --labels 0 --n-bins 5", "--labels and --n-bins must be whole numbers of at least 1"),
+    "a plan for no labels": ("plan --labels 0 --n-bins 5", "--labels must be an integer of at least 1, got 0"),
     "a plan with scores of text": ("plan --labels 50 --n-bins 2 --scores text.csv", "holds text such as 'about"),
     "a score of no file": (
         "plan --epsilon 0.05 --n-bins 10 --score nope",
@@ -331,11 +339,11 @@ OTHERS = {
     "a new model that is not there": ("compare rows.csv --old score --new p", "rows.csv has no column 'p' (--new)"),
     "a new model in percent": (
         "compare rows.csv --old score --new w",
-        "--new: the scores must lie in [0, 1] to be probabilities",
+        "--new must lie in [0, 1] to be probabilities",
     ),
     "a comparison with labels of text": (
         "compare rows.csv --old score --new new --label outcome",
-        "the labels in 'outcome' are 'good' and 'very bad': pass --positive 'very bad' or --positive good",
+        "the column 'outcome' holds the labels 'good' and 'very bad': pass --positive 'very bad' or --positive good",
     ),
     "a threshold beyond 1": (
         "compare rows.csv --old score --new new --threshold 20",
@@ -368,7 +376,7 @@ OTHERS = {
     "an hour of nothing": ("tally rows.csv --every 1h", "--every cuts the column of --time: name it"),
     "time as a segment": (
         "tally stamps.csv --by at",
-        "--by at holds moments: use --time at, which cuts them into days, hours or months",
+        "--by at holds timestamps: use --time at, which cuts them into days, hours or months",
     ),
     "text as time": (
         "tally rows.csv --time land",
@@ -420,7 +428,7 @@ STORE = {
     "no day": ("check kept --from soon", "--from soon is not a day"),
     "days that it lacks": (
         "check kept --from 2027-01-01 --to 2027-01-31",
-        "the store 'kept' holds no day from 2027-01-01 to 2027-01-31",
+        "--from 2027-01-01 and --to 2027-01-31 choose no day of the store 'kept'",
     ),
     "other segments": ("tally rows.csv --store kept --by day --day 2026-03-02", "leave --by out"),
     "rows of a store": (
@@ -471,7 +479,7 @@ def test_a_folder_that_must_not_be_written_is_told(run, monkeypatch):
 def test_a_folder_that_is_not_ours_is_told_before_the_work(run, monkeypatch):
     monkeypatch.setattr("os.access", lambda *words: False)
     assert answer(run, "fit rows.csv --out map.json") == (
-        "--out map.json: nothing may be written into the folder .: name a file in another one"
+        "--out map.json is in the folder ., which is read-only: name a file in another one"
     )
 
 

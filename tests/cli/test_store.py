@@ -44,9 +44,9 @@ def test_the_refusal_says_what_replace_would_lose(run):
     rows = TallyStore("kept").window()["de"].total
     done = run(*of("it"))
     assert done.exit_code == 1
-    assert done.stderr.startswith("error: the store holds other tallies of 2026-11-01. --replace would put ")
-    assert f"segments that these lack would be lost: 'de' ({rows:,} rows)." in done.stderr
-    assert "store every part under its own --part name, after rm -r kept/days/day=2026-11-01, which" in done.stderr
+    assert done.stderr.startswith("error: tallies of 2026-11-01 differ from those in the store. --replace would put ")
+    assert f"segments that these lack would be lost: 'de' ({rows:,} rows): pass --replace" in done.stderr
+    assert "add every part under a name of its own with --part, after rm -r kept/days/day=2026-11-01" in done.stderr
     assert "replace=True" not in done.stderr
     assert list(TallyStore("kept").window()) == ["de"]
 
@@ -55,19 +55,19 @@ def test_mixing_whole_days_and_parts_is_refused(run):
     run(*of("de"))
     done = run(*of("it"), "--part", "it")
     assert done.exit_code == 1
-    assert "2026-11-01 is stored whole" in done.stderr
+    assert "--part it may repeat rows of 2026-11-01, which is stored whole" in done.stderr
     assert "with --replace and without --part, or delete it with rm -r kept/days/day=2026-11-01" in done.stderr
     run("tally", "rows.csv", "--by", "land", "--store", "kept", "--day", "2026-11-02", "--part", "a")
     done = run("tally", "rows.csv", "--by", "land", "--store", "kept", "--day", "2026-11-02", "--replace")
     assert done.exit_code == 1
-    assert "2026-11-02 is stored in parts, 'a' (4,000 rows)" in done.stderr
+    assert "tallies of 2026-11-02 may repeat rows of the day, which is stored in parts, 'a' (4,000 rows)" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["--part", "a"], "--part goes with --store"),
-        (["--store", "kept", "--day", "2026-11-01", "--part", "a/b"], "--part 'a/b' becomes the name of a file"),
+        (["--store", "kept", "--day", "2026-11-01", "--part", "a/b"], "--part a/b becomes the name of a file"),
     ],
 )
 def test_mistakes_with_parts(run, words, expected):
@@ -109,8 +109,8 @@ def test_all_days_may_be_required(run, kept, words):
     done = run(*words, *RANGE, "--require-all-days", *(["--json"] if words[0] == "check" else []))
     assert (done.exit_code, done.stdout) == (1, "")
     expected = "20 of the 23 days from 2026-11-08 to 2026-11-30 are missing (2026-11-11 to 2026-11-30)"
-    fix = "add what is missing, or leave --require-all-days out"
-    assert done.stderr == f"error: the store 'kept' is incomplete: {expected}: {fix}\n"
+    fix = "add what is missing, or leave it out"
+    assert done.stderr == f"error: --require-all-days does not hold for the store 'kept': {expected}: {fix}\n"
     assert not Path("m.json").exists()
     assert not Path("r.md").exists()
 

@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 
 import calibrant as cb
-from calibrant.export import class_proof
-from calibrant.export.class_document import ClassCalibration
-from calibrant.export.class_proof import exact_rows, proof_matrix
-from calibrant.export.document import read
+from calibrant.calibration import Calibration
+from calibrant.export import samples
 from calibrant.export.errors import DocumentError
-from calibrant.export.onnx.regions import class_onnx
-from calibrant.export.sql.class_file import prove_class_model, prove_class_sql
-from calibrant.export.sql.columns import class_columns, class_sql
+from calibrant.export.onnx.model import prove_model, session_of, to_onnx
+from calibrant.export.samples import proof_matrix
 from calibrant.export.sql.engines import engine_of
-from calibrant.export.sql.file import session_of
+from calibrant.export.sql.expressions import to_sql
+from calibrant.export.sql.file import BETWEEN, prove_sql
+from calibrant.export.tolerance import only_copies
 from calibrant.maps import (
     CLASS_KINDS,
     BetaMap,
@@ -154,9 +153,9 @@ def some_rows(map_: ClassMap, count: int = 50) -> Any:
 
 def test_every_kind_has_a_sample_of_its_own_class():
     assert set(SAMPLES) == set(CLASS_KINDS)
-    for kind, samples in SAMPLES.items():
-        assert samples
-        assert all(type(sample) is CLASS_KINDS[kind] and sample.kind == kind for sample in samples)
+    for kind, maps in SAMPLES.items():
+        assert maps
+        assert all(type(sample) is CLASS_KINDS[kind] and sample.kind == kind for sample in maps)
 
 
 # ------------------------------------------------------------------------------------------------------------ documents
@@ -164,8 +163,8 @@ def test_every_kind_has_a_sample_of_its_own_class():
 
 @every_map
 def test_json_keeps_every_bit(map_):
-    text = ClassCalibration(map_).to_json()
-    back = read(text)
+    text = Calibration(map_).to_json()
+    back = Calibration.from_json(text)
     assert back.map == map_
     assert back.to_json() == text
     rows = some_rows(map_)
@@ -178,20 +177,20 @@ def test_json_keeps_every_bit(map_):
 
 @every_map
 def test_a_document_with_a_field_that_is_wrong_is_refused_or_read(map_):
-    body = json.loads(ClassCalibration(map_).to_json())
+    body = json.loads(Calibration(map_).to_json())
     for name in [field.name for field in fields(map_)]:
         for wrong in (None, [], "x", -1, 10**400, {"is": "step"}, [None], ["a", "a"], [1e300] * 3, True, [[1.0]]):
             broken = copy.deepcopy(body)
             broken["map"][name] = wrong
             with_wrong = json.dumps(broken)
             try:
-                found = read(with_wrong)
+                found = Calibration.from_json(with_wrong)
             except DocumentError:
                 continue
             assert found.map.apply(some_rows(found.map, 3)).shape == (3, len(found.map.outputs))
         for lost in ({**body, "map": {k: v for k, v in body["map"].items() if k != name}},):
             with pytest.raises(DocumentError):
-                read(json.dumps(lost))
+                Calibration.from_json(json.dumps(lost))
 
 
 # ----------------------------------------------------------------------------------------------------------- arithmetic
@@ -339,13 +338,13 @@ def test_numbers_that_make_no_map_are_refused(cls, arguments):
 @pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
 def test_engines_at_hand_give_what_apply_gives(map_, dialect, monkeypatch):
     duckdb = pytest.importorskip("duckdb")
-    monkeypatch.setattr(class_proof, "RANDOM_ROWS", 3_000)
+    monkeypatch.setattr(samples, "RANDOM_ROWS", 3_000)
     with closing(duckdb.connect() if dialect == "duckdb" else sqlite3.connect(":memory:")) as connection:
         columns = [f"s{j}" for j in range(len(map_.classes))]
-        items = tuple(class_sql(map_, columns, dialect).values())
-        proof = prove_class_sql(map_, items, class_columns(map_, columns), engine_of(connection))
+        text = BETWEEN.join(to_sql(map_, columns, dialect).values())
+        proof = prove_sql(map_, text, columns, engine_of(connection))
     assert proof.scores > 3_000
-    if exact_rows(map_):
+    if only_copies(map_):
         assert proof.equal == proof.scores
 
 
@@ -353,16 +352,14 @@ def test_engines_at_hand_give_what_apply_gives(map_, dialect, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_onnx_gives_what_apply_gives(map_, dtype):
     onnx = pytest.importorskip("onnx")
-    model = class_onnx(map_, dtype)
+    model = to_onnx(map_, dtype)
     onnx.checker.check_model(model, full_check=True)
-    proof = prove_class_model(map_, session_of(model.SerializeToString()))
+    proof = prove_model(map_, session_of(model.SerializeToString()))
     assert proof.scores > 10_000
-    if exact_rows(map_):
+    if only_copies(map_):
         assert proof.equal == proof.scores
-    assert class_onnx(map_, dtype).SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+    assert to_onnx(map_, dtype).SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
 
 
 def test_exports_are_the_same_objects_on_calibration_and_facade():
-    found = ClassCalibration(SAMPLES["top"][0])
-    assert set(found.to_sql()) == {"top 1", "top 1 label"}
-    assert cb.ClassCalibration is ClassCalibration
+    assert set(cb.Calibration(SAMPLES["top"][0]).to_sql()) == {"top 1", "top 1 label"}

@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant import InputError, online
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.online import kernel_forecaster
-from calibrant.online.base import KINDS, Forecaster, resume
-from calibrant.online.kernel_forecaster import KernelForecaster
+from calibrant.guarantees.refusal import Refusal
+from calibrant.online.base import KINDS, Forecaster, register, resume
+from calibrant.online.compiled import KernelForecaster
 from calibrant.online.kernels import object_steps
 
 # Every forecaster of one score, by how a user would build it.
@@ -101,6 +100,7 @@ def test_every_forecaster_has_a_case_here() -> None:
     from_here = {name for name, kind in KINDS.items() if kind.__module__.startswith("calibrant.")}
     built = {type(make()).__name__ for make in CASES.values()}
     assert from_here == built | ELSEWHERE
+    assert all(name == kind.__name__ for name, kind in KINDS.items())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,7 +133,7 @@ def test_many_rows_equal_a_loop_bit_for_bit(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in NAMES if isinstance(CASES[n](), KernelForecaster)])
 def test_compiled_streams_equal_a_loop_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
-    monkeypatch.setattr(kernel_forecaster, "ENOUGH_ROWS", 1)
+    monkeypatch.setattr("calibrant.online.compiled.ENOUGH_ROWS", 1)
     scores, labels = stream(3000, seed=1)
     by_loop, compiled = CASES[name](), CASES[name]()
     told = loop(by_loop, scores.tolist(), labels.tolist(), None)
@@ -367,7 +367,7 @@ def test_an_expert_must_be_a_forecaster_of_one_score() -> None:
 
 def test_two_forecasters_of_one_name_are_refused() -> None:
     with pytest.raises(InputError, match=r"calibrant.online.experts.newton has a forecaster named OnlinePlatt"):
-        type("OnlinePlatt", (Forecaster,), {"__module__": "elsewhere"})
+        register("OnlinePlatt")(type("OnlinePlatt", (Forecaster,), {"__module__": "elsewhere"}))
 
 
 def test_a_bound_is_never_printed_below_itself() -> None:

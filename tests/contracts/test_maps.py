@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant.export.coding import MAX_DEPTH
-from calibrant.export.document import Calibration
+from calibrant.calibration import Calibration
+from calibrant.export.documents import MAX_DEPTH
 from calibrant.maps import (
     CLASS_KINDS,
     KINDS,

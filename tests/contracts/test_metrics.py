@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.metrics import METRICS, TESTS, decompose, ici, net_benefit, validity_curve
-from calibrant.metrics.binary import recalibration
+from calibrant.messages import CalibrantWarning, InputError
+from calibrant.metrics import METRICS, TESTS, decompose, ici, net_benefit, recalibration, validity_curve
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

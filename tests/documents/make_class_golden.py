@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from tests.documents.make_golden import write
 
+from calibrant.calibration import Calibration
 from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
-from calibrant.export.class_document import ClassCalibration
-from calibrant.export.coding import FORMAT
-from calibrant.guarantees.certificates import IMPOSSIBLE, Refusal
+from calibrant.export.documents import FORMAT
 from calibrant.guarantees.provenance import ClassProvenance
+from calibrant.guarantees.refusal import IMPOSSIBLE
 from calibrant.maps import (
     BetaMap,
     ClassMap,
@@ -64,7 +64,7 @@ MAPS: dict[str, ClassMap] = {
 }
 
 
-def documents() -> dict[str, ClassCalibration]:
+def documents() -> dict[str, Calibration]:
     rng = np.random.default_rng(21)
     p = rng.dirichlet([1.0, 2.0, 3.0], 900).round(3)
     p[:, 2] = 1.0 - p[:, 0] - p[:, 1]
@@ -74,8 +74,8 @@ def documents() -> dict[str, ClassCalibration]:
     )
     out = {}
     for name, map_ in MAPS.items():
-        out[f"{name}.none"] = ClassCalibration(map_)
-        out[f"{name}.refusal"] = ClassCalibration(map_, origin, Refusal(IMPOSSIBLE))
+        out[f"{name}.none"] = Calibration(map_)
+        out[f"{name}.refusal"] = Calibration(map_, origin, IMPOSSIBLE)
     leaves = np.array(TREE.leaves)
     fitted = {
         "top-label": TopLabelHistogramBinning(50).fit(p, y),
@@ -92,12 +92,12 @@ def probes() -> np.ndarray:
     return np.array(whole, dtype=np.float64) / 16.0
 
 
-def images(calibration: ClassCalibration) -> np.ndarray:
+def images(calibration: Calibration) -> np.ndarray:
     """Images of the probes."""
     return np.asarray(calibration.map.apply(probes()))
 
 
-def hexes(calibration: ClassCalibration) -> list[str]:
+def hexes(calibration: Calibration) -> list[str]:
     """Images of the probes, by their bits."""
     return [float(value).hex() for value in images(calibration).ravel()]
 

@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
-from calibrant.export.coding import FORMAT
-from calibrant.export.document import Calibration
+from calibrant.export.documents import FORMAT
+from calibrant.guarantees.about import ScoreBins
 from calibrant.guarantees.bounds import BOUNDS
-from calibrant.guarantees.certificates import Certificate
+from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.origins import BinRule
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -73,17 +75,19 @@ def certificate() -> Certificate:
         bound="clopper-pearson",
         kind="probability",
         n=int(rows.sum()),
-        knots=np.array([5e-324, 0.1, 0.2, 1 / 3, 0.75]),
+        about=ScoreBins(
+            knots=np.array([5e-324, 0.1, 0.2, 1 / 3, 0.75]),
+            uncovered=np.array([False, False, True, False, False, False]),
+            uncovered_rows=7,
+            rule=BinRule.TABLE,
+        ),
         outputs=outputs,
         lower=lower,
         upper=upper,
         rows=rows,
         events=events,
-        uncovered=np.array([False, False, True, False, False, False]),
-        uncovered_rows=7,
-        rule="by hand: größer",
         assumptions=("the rows are independent", "a second one"),
-        source="made up",
+        source="made up: größer",
     )
 
 

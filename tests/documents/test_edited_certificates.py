@@ -12,11 +12,11 @@ import pytest
 from scipy import stats
 
 import calibrant
+from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
-from calibrant.export.document import Calibration, read
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.auditing import log_tail, supported
 from calibrant.guarantees.bounds import BOUNDS
@@ -49,7 +49,7 @@ def as_document(calibration: Any) -> Document:
 
 
 def read_again(document: Document) -> Any:
-    return read(json.dumps(document))
+    return Calibration.from_json(json.dumps(document))
 
 
 def refused(document: Document) -> bool:
@@ -109,7 +109,7 @@ def more_rows_in_a_bin(document: Document) -> None:
     certificate["rows"][1] *= 3
     certificate["events"][1] *= 3
     certificate["n"] = sum(certificate["rows"])
-    document["provenance"]["n"] = certificate["n"] + certificate["uncovered_rows"]
+    document["provenance"]["n"] = certificate["n"] + certificate["about"]["uncovered_rows"]
 
 
 def more_rows_than_there_were(document: Document) -> None:
@@ -166,9 +166,9 @@ def test_alpha_that_paid_for_a_choice_is_not_spent_twice() -> None:
     scores, y = scored()
     cal = calibrant.calibrate(scores, y, guarantee=(0.2, 0.1))
     document = as_document(Calibration(cal.map_, cal.provenance_, cal.certificate()))
-    assert document["certificate"]["share"] < 1.0
+    assert document["certificate"]["about"]["share"] < 1.0
     assert not refused(document)
-    document["certificate"]["share"] /= 2.0
+    document["certificate"]["about"]["share"] /= 2.0
     assert refused(document)
 
 
@@ -176,9 +176,9 @@ def test_a_certificate_of_rows_sampled_by_class_says_at_which_odds() -> None:
     scores, y = scored()
     cal = HistogramBinning(5, strategy="width").fit(scores, y, np.where(y == 1, 1.0, 20.0), weights="by-class")
     document = as_document(Calibration(cal.map_, cal.provenance_, cal.certificate()))
-    assert document["certificate"]["odds"] == pytest.approx(0.05)
+    assert document["certificate"]["about"]["odds"] == pytest.approx(0.05)
     assert not refused(document)
-    document["certificate"]["odds"] = 0.06
+    document["certificate"]["about"]["odds"] = 0.06
     assert refused(document)
 
 
@@ -262,31 +262,45 @@ def paths() -> Any:
     return PathCalibrator(NEWS, n_bins=4).fit(*classed(), classes=["a", "b", "c"])
 
 
-@pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+@pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 @pytest.mark.parametrize("name", BY_CLASS)
 def test_the_parts_of_a_certificate_of_classes_follow_from_their_counts(name: str) -> None:
     made = BY_CLASS[name]().calibration_
     document = as_document(made)
     assert not refused(document)
-    part = document["certificate"]["parts"][1]
-    part["alpha"] *= 0.5
+    _alpha_halved(document["certificate"])
     assert refused(document)
+    for part in range(3):
+        document = as_document(made)
+        certificate, at = document["certificate"], made.certificate.about.slices[part]
+        narrow = json.loads(json.dumps(certificate))
+        widened(narrow, 0.9)
+        for end in ("lower", "upper"):
+            certificate[end][at] = narrow[end][at]
+        widened(certificate, 1.0)
+        assert refused(document)
+
+
+@pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
+@pytest.mark.parametrize("name", BY_CLASS)
+def test_a_part_of_a_certificate_of_classes_has_no_alpha_of_its_own(name: str) -> None:
+    """Levels follow from the numbers of claims, classes and bins: a part cannot claim more of alpha, nor other rows."""
+    made = BY_CLASS[name]().calibration_
+    for field, value in {"share": 0.5, "odds": 0.5}.items():
+        document = as_document(made)
+        document["certificate"]["about"]["parts"][0][field] = value
+        assert refused(document)
     document = as_document(made)
-    widened(document["certificate"]["parts"][0], 0.9)
-    document["certificate"]["epsilon"] = max(part["epsilon"] for part in document["certificate"]["parts"])
-    assert refused(document)
-    document = as_document(made)
-    for each in (document["certificate"], *document["certificate"]["parts"]):
-        each["alpha"] /= 2
+    document["certificate"]["about"]["k"] = 1
     assert refused(document)
 
 
-@pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+@pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 @pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
 @pytest.mark.parametrize("name", SIMPLEX)
 def test_a_certificate_of_regions_follows_from_its_counts(name: str, mode: Any) -> None:
     cal = SIMPLEX[name]()
-    made = calibrant.ClassCalibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
+    made = calibrant.Calibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
     assert not refused(as_document(made))
     for edit in (_alpha_halved, _regions_narrowed, _classes_narrowed, _rows_of_a_class_moved):
         document = as_document(made)
@@ -304,30 +318,31 @@ def _alpha_halved(certificate: Document) -> None:
 
 def _regions_narrowed(certificate: Document) -> None:
     """All classes together, by as much as the intervals of single classes allow."""
-    outputs = np.array(certificate["map"]["table"]).reshape(len(certificate["rows"]), -1)
+    about = certificate["about"]
+    outputs = np.array(about["map"]["table"]).reshape(len(about["distances"]), -1)
     ends = (np.array(certificate[end]).reshape(outputs.shape) for end in ("lower", "upper"))
     lower, upper = ends
     widths = 2.0 * np.maximum(outputs - lower, upper - outputs).max(axis=1)
-    shrunk = np.maximum(widths, 0.9 * np.array(certificate["half_widths"]))
-    if not (shrunk < np.array(certificate["half_widths"]) - 1e-6).any():  # three classes: their sets are the classes
+    shrunk = np.maximum(widths, 0.9 * np.array(about["distances"]))
+    if not (shrunk < np.array(about["distances"]) - 1e-6).any():  # three classes: their sets are the classes
         _alpha_halved(certificate)
-    promised = np.array(certificate["rows"]) > 0
-    certificate["half_widths"] = np.where(promised, shrunk, 2.0).tolist()
+    promised = np.array(certificate["rows"]).reshape(outputs.shape)[:, 0] > 0
+    about["distances"] = np.where(promised, shrunk, 2.0).tolist()
     certificate["epsilon"] = float(shrunk[promised].max())
 
 
 def _classes_narrowed(certificate: Document) -> None:
-    place = int(np.argmax(np.array(certificate["counts"])))
-    certificate["lower"][place] += 0.2 * (certificate["map"]["table"][place] - certificate["lower"][place])
+    place = int(np.argmax(np.array(certificate["events"])))
+    certificate["lower"][place] += 0.2 * (certificate["about"]["map"]["table"][place] - certificate["lower"][place])
 
 
 def _rows_of_a_class_moved(certificate: Document) -> None:
-    counts = np.array(certificate["counts"])
+    counts = np.array(certificate["events"])
     place = int(np.argmax(counts))
-    classes = len(counts) // len(certificate["rows"])
+    classes = len(counts) // len(certificate["about"]["distances"])
     other = place + 1 if place % classes == 0 else place - 1
     counts[[place, other]] = counts[[place, other]] + np.array([-30, 30])
-    certificate["counts"] = counts.tolist()
+    certificate["events"] = counts.tolist()
 
 
 def test_a_projection_is_not_promised_for_ever() -> None:
@@ -335,7 +350,8 @@ def test_a_projection_is_not_promised_for_ever() -> None:
     document["certificate"]["bound"] = "always-valid"
     for name, end in (("lower", 0.0), ("upper", 1.0)):
         document["certificate"][name] = [end] * len(document["certificate"][name])
-    document["certificate"]["half_widths"] = [2.0] * len(document["certificate"]["rows"])
+    distances = document["certificate"]["about"]["distances"]
+    document["certificate"]["about"]["distances"] = [2.0] * len(distances)
     document["certificate"]["epsilon"] = 2.0
     assert refused(document)
 
@@ -343,15 +359,15 @@ def test_a_projection_is_not_promised_for_ever() -> None:
 @pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
 def test_a_certificate_of_paths_follows_from_its_counts(mode: Any) -> None:
     cal = paths()
-    made = calibrant.ClassCalibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
+    made = calibrant.Calibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
     assert not refused(as_document(made))
     document = as_document(made)
     document["certificate"]["alpha"] /= 2
     assert refused(document)
     document = as_document(made)
     certificate = document["certificate"]
-    place = int(np.argmax(np.array(certificate["hits"])))
-    certificate["lower"][place] += 0.5 * (certificate["map"]["rates"][place] - certificate["lower"][place])
+    place = int(np.argmax(np.array(certificate["events"])))
+    certificate["lower"][place] += 0.5 * (certificate["about"]["map"]["rates"][place] - certificate["lower"][place])
     assert refused(document)
     if mode == "marginal":
         document = as_document(made)

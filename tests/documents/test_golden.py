@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tests.documents.make_golden import GOLDEN, hexes, images
 
-from calibrant.export.coding import FORMAT
-from calibrant.export.document import Calibration, load
-from calibrant.guarantees.certificates import Certificate, Mode
+from calibrant.calibration import Calibration, load
+from calibrant.export.documents import FORMAT
+from calibrant.guarantees.certificate import Certificate, Mode
 from calibrant.guarantees.provenance import Sampling, Weighting
 from calibrant.maps import KINDS, IdentityMap, StepMap
 
@@ -30,7 +30,7 @@ def test_every_kind_and_every_promise_has_a_document():
     ]
     assert {promise["mode"] for promise in promises} == set(get_args(Mode))
     assert {promise["kind"] for promise in promises} >= {"probability", "logit"}
-    assert any(any(promise["uncovered"]) for promise in promises)
+    assert any(any(promise["about"]["uncovered"]) for promise in promises)
     assert any(any(not n for n in promise["rows"]) for promise in promises)
     origins = [body["provenance"] for body in bodies if body["provenance"]]
     assert {origin["sampling"] for origin in origins} == set(get_args(Sampling))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from calibrant.export.document import Calibration
+from calibrant.calibration import Calibration
 from calibrant.export.errors import DocumentError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -313,7 +313,7 @@ def edit_epsilon(certificate: dict[str, Any], rng: random.Random) -> None:
 @forgery
 def edit_knots(certificate: dict[str, Any], rng: random.Random) -> None:
     """Move, swap, repeat, drop or add the knots at which the map changes its value."""
-    outputs, knots = certificate["outputs"], certificate["knots"]
+    outputs, knots = certificate["outputs"], certificate["about"]["knots"]
     changing = [place for place in range(len(knots)) if outputs[place] != outputs[place + 1]]
     place, way = rng.choice(changing), rng.choice(["move", "nudge", "swap", "repeat", "drop", "add", "reverse"])
     if way == "move":
@@ -374,9 +374,9 @@ def edit_counts(certificate: dict[str, Any], rng: random.Random) -> None:
     elif way == "negative":
         certificate["events"][place] = -1
     elif way == "uncovered":
-        certificate["uncovered"][place] = True
+        certificate["about"]["uncovered"][place] = True
     elif way == "uncovered length":
-        certificate["uncovered"].append(False)
+        certificate["about"]["uncovered"].append(False)
     else:
         certificate["rows"] = [0] * len(certificate["rows"])
         certificate["events"], certificate["n"] = list(certificate["rows"]), 0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.engine.frames import tally
+from calibrant.engine.unusable import UnusableRows
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -59,7 +61,8 @@ BAD_SCORES: dict[str, tuple[list[Any], str]] = {
 def test_bad_scores_are_counted_and_refused(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
     bad, why = BAD_SCORES[name]
     table = rows([0.25, *bad, 0.75, 0.0], [0, *[1] * len(bad), 1, 0])
-    with pytest.raises(InputError, match=rf"^{len(bad)} of {len(bad) + 3} rows cannot be counted \({why}\): know why"):
+    refused = rf"^frame has {len(bad)} of {len(bad) + 3} rows that cannot be counted \({why}\): know why"
+    with pytest.raises(InputError, match=refused):
         tally(frame(engine, table), "s", "y", grid=Grid())
     with pytest.raises(InputError, match=why):
         tally(frame(engine, table), "s", "y")
@@ -83,7 +86,7 @@ def test_bad_labels_are_counted_and_refused(frame: Callable[[str, Any], Any], en
     bad, why = BAD_LABELS[name]
     table = rows([0.25, *[0.5] * len(bad), 0.75], [0, *bad, 1])
     for grid in (None, Grid()):
-        with pytest.raises(InputError, match=rf"{len(bad)} of {len(bad) + 2} rows cannot be counted \({why}\)"):
+        with pytest.raises(InputError, match=rf"{len(bad)} of {len(bad) + 2} rows that cannot be counted \({why}\)"):
             tally(frame(engine, table), "s", "y", grid=grid)
 
 
@@ -92,6 +95,22 @@ def test_bad_labels_are_counted_and_refused(frame: Callable[[str, Any], Any], en
 def test_labels_between_0_and_1_are_refused(frame: Callable[[str, Any], Any], engine: str, labels: list[float]) -> None:
     with pytest.raises(InputError, match="label 'y' neither 0 nor 1 in 1"):
         tally(frame(engine, rows([0.25, 0.75], labels, pa.float64())), "s", "y")
+
+
+def test_programs_read_the_numbers() -> None:
+    table = rows([0.25, None, 1.5], [None, 1, 0])
+    with pytest.raises(UnusableRows) as refused:
+        tally(table, "s", "y")
+    found = refused.value.found
+    why = (("score", "s", "missing", 1), ("score", "s", "outside [0, 1]", 1), ("label", "y", "missing", 1))
+    assert (found.rows, found.total, found.why, found.all_missing) == (3, 3, why, False)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    with pytest.warns(CalibrantWarning) as caught:
+        tally(rows([0.25, None], [0, 1]), "s", "y", unusable="leave out")
+    (message,) = [each.message for each in caught]
+    assert isinstance(message, CalibrantWarning)
+    assert message.note.code == "rows-left-out"
+    assert message.note.values == {"rows": 1, "total": 2, "why": (("score", "s", "missing", 1),)}
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tests.contracts.test_maps import FIFTY
 
-from calibrant.arrays import InputError
+from calibrant.calibration import Calibration
 from calibrant.engine import apply
-from calibrant.export.document import Calibration
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, StepMap
+from calibrant.messages import InputError
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -105,16 +105,16 @@ def test_floats_that_are_whole_numbers_pass_in_memory_and_not_where_they_have_an
     for engine in ("pandas", "polars", "polars lazy", "pyarrow"):
         np.testing.assert_array_equal(calibrated(apply(MAPS["whole"], frame(engine, table), "s")), expected)
     for engine in ("duckdb", "spark"):
-        with pytest.raises(InputError, match="cast it to text or to whole numbers first"):
+        with pytest.raises(InputError, match="cast it to text or to integers first"):
             apply(MAPS["whole"], frame(engine, table), "s")
     with pytest.raises(InputError, match=r"the column 'whole' holds 3\.5: a group is text, a whole number"):
         apply(MAPS["whole"], pd.DataFrame({"s": [0.2], "whole": [3.5]}), "s")
 
 
 def test_columns_that_are_not_there_are_named(frame: Any) -> None:
-    with pytest.raises(InputError, match="the frame has no column 'text'"):
+    with pytest.raises(InputError, match="frame has no column 'text'"):
         apply(MAPS["text"], pd.DataFrame({"s": [0.5]}), "s")
     with pytest.raises(InputError, match="by names 'area', which this map does not need"):
         apply(MAPS["text"], pd.DataFrame({"s": [0.5]}), "s", by={"area": "text"})
-    with pytest.raises(InputError, match="must be different columns"):
+    with pytest.raises(InputError, match="must name other columns than those of scores"):
         apply(MAPS["text"], pd.DataFrame({"s": [0.5]}), "s", by={"text": "s"})

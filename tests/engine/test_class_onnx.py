@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 from tests.contracts.test_class_maps import ABC, SAMPLES, mixed, some_rows, steps
 
-from calibrant.arrays import InputError
+from calibrant.calibration import Calibration
+from calibrant.calibrators.base import Fit
 from calibrant.calibrators.multiclass.base import ClassCalibrator
-from calibrant.export.class_document import ClassCalibration
 from calibrant.export.errors import DocumentError, ParityError
-from calibrant.export.onnx.regions import class_onnx
-from calibrant.export.onnx.scores import to_onnx
-from calibrant.export.sql.class_file import prove_class_model
-from calibrant.export.sql.file import session_of
+from calibrant.export.onnx.model import prove_model, session_of, to_onnx
 from calibrant.export.verify import verify
 from calibrant.maps import IdentityMap, PerClassMap, SoftmaxMap, StepMap, TopMap
+from calibrant.messages import InputError
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -34,7 +32,7 @@ def run(model: Any, scores: Any) -> Any:
 def test_top_classes_come_with_their_labels() -> None:
     map_ = TopMap(ABC, 2, (IdentityMap(), StepMap([0.3], [0.1, 0.2])), "probability")
     rows = np.array([[0.4, 0.4, 0.2], [0.0, 0.5, 0.5], [0.1, 0.1, 0.8], [np.nan, 0.5, 0.5]])
-    calibrated, label = run(class_onnx(map_, "float64"), rows)
+    calibrated, label = run(to_onnx(map_, "float64"), rows)
     np.testing.assert_array_equal(calibrated, [[0.4, 0.2], [0.5, 0.2], [0.8, 0.1], [np.nan] * 2])
     assert label.dtype == np.int64
     np.testing.assert_array_equal(label, [[0, 1], [1, 2], [2, 0], [-1, -1]])
@@ -45,7 +43,7 @@ def test_a_missing_score_empties_its_row_and_no_other() -> None:
     for map_ in (SAMPLES["softmax"][3], SAMPLES["per-class"][5], SAMPLES["simplex-bins"][0]):
         rows = some_rows(map_, 6)
         rows[::2, 1] = np.nan
-        (found,) = run(class_onnx(map_, "float64"), rows)
+        (found,) = run(to_onnx(map_, "float64"), rows)
         assert np.isnan(found[::2]).all()
         assert not np.isnan(found[1::2]).any()
         np.testing.assert_allclose(found, map_.apply(rows), rtol=1e-12)
@@ -56,7 +54,7 @@ def test_any_number_of_rows(rows: int) -> None:
     for kind in SAMPLES:
         map_ = SAMPLES[kind][0]
         given = np.resize(some_rows(map_), (rows, len(map_.classes))).astype(np.float32)
-        found = run(class_onnx(map_), given)[0]
+        found = run(to_onnx(map_), given)[0]
         assert found.shape == (rows, len(map_.outputs))
         assert found.dtype == np.float32
 
@@ -69,7 +67,7 @@ def test_a_thousand_classes_share_their_nodes() -> None:
         SoftmaxMap(names, np.linspace(0.5, 1.5, 1000), np.linspace(-1, 1, 1000), "logit", 1e-300),
     ):
         start = time.process_time()
-        model = class_onnx(map_)
+        model = to_onnx(map_)
         assert len(model.graph.node) < 200
         rows = some_rows(map_, 100).astype(np.float32)
         found = run(model, rows)[0]
@@ -79,13 +77,13 @@ def test_a_thousand_classes_share_their_nodes() -> None:
 
 def test_maps_of_one_structure_share_their_nodes_and_each_keeps_its_own_numbers() -> None:
     few, many = (PerClassMap(tuple(map(str, range(8 * k))), mixed() * k, "probability", True) for k in (1, 20))
-    assert len(class_onnx(few).graph.node) == len(class_onnx(many).graph.node)
+    assert len(to_onnx(few).graph.node) == len(to_onnx(many).graph.node)
 
 
 def test_a_file_carries_its_proof_and_is_verified(tmp_path: Path) -> None:
     for kind in SAMPLES:
         path = tmp_path / f"{kind}.onnx"
-        calibration = ClassCalibration(SAMPLES[kind][0])
+        calibration = Calibration(SAMPLES[kind][0])
         made = calibration.export_onnx(path, "float64")
         assert made.unit == "rows"
         assert made.engine.startswith("onnxruntime ")
@@ -99,29 +97,29 @@ def test_a_file_carries_its_proof_and_is_verified(tmp_path: Path) -> None:
 def test_a_model_that_is_off_does_not_pass(tmp_path: Path) -> None:
     right, other = SAMPLES["softmax"][0], SoftmaxMap(("a", "b"), [2.0 + 1e-9], [], "probability", 1e-9)
     with pytest.raises(ParityError, match=r"gives .* for '[ab]' of the scores .* rows are off"):
-        prove_class_model(right, session_of(class_onnx(other, "float64").SerializeToString()))
+        prove_model(right, session_of(to_onnx(other, "float64").SerializeToString()))
     top = TopMap(("a", "b"), 1, (StepMap([], [0.5]),), "probability")
-    turned = class_onnx(top)
+    turned = to_onnx(top)
     for node in turned.graph.node:
         for attribute in node.attribute:
             if node.op_type == "TopK" and attribute.name == "largest":
                 attribute.i = 0
     with pytest.raises(ParityError, match="the class of 'top 1'"):
-        prove_class_model(top, session_of(turned.SerializeToString()))
+        prove_model(top, session_of(turned.SerializeToString()))
     with pytest.raises(InputError, match="another model"):
-        verify(ClassCalibration(right).to_onnx(), session_of(ClassCalibration(other).to_onnx().SerializeToString()))
+        verify(Calibration(right).to_onnx(), session_of(Calibration(other).to_onnx().SerializeToString()))
     with pytest.raises(DocumentError, match="holds no calibration"):
-        verify(class_onnx(right))
+        verify(to_onnx(right))
     mixed_up = to_onnx(StepMap([0.5], [0.1, 0.8]))
     entry = mixed_up.metadata_props.add()
-    entry.key, entry.value = "calibrant.document", ClassCalibration(right).to_json()
+    entry.key, entry.value = "calibrant.document", Calibration(right).to_json()
     with pytest.raises(DocumentError, match="cannot be run"):
         verify(mixed_up)
 
 
 def test_what_is_no_precision_is_refused() -> None:
     with pytest.raises(ValueError, match="float32, float64"):
-        class_onnx(SAMPLES["softmax"][0], "float16")  # type: ignore[arg-type]
+        to_onnx(SAMPLES["softmax"][0], "float16")  # type: ignore[arg-type]
 
 
 def test_a_fitted_calibrator_exports_itself(tmp_path: Path) -> None:
@@ -131,7 +129,7 @@ def test_a_fitted_calibrator_exports_itself(tmp_path: Path) -> None:
 
     class Cooler(ClassCalibrator):
         def _fit_classes(self, rows: Any) -> Any:
-            return SoftmaxMap(rows.classes, [1.3], [], "probability", 1e-9)
+            return Fit(SoftmaxMap(rows.classes, [1.3], [], "probability", 1e-9))
 
     fitted = Cooler().fit(p, y)
     assert list(fitted.to_sql()) == ["a", "b", "c"]

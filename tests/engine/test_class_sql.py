@@ -15,18 +15,19 @@ from tests.contracts.test_class_maps import ABC, EVERY, SAMPLES, steps
 from tests.engine.postgres import Server
 
 import calibrant as cb
-from calibrant.arrays import InputError
-from calibrant.export import class_proof
-from calibrant.export.class_document import ClassCalibration
-from calibrant.export.class_proof import exact_rows
+from calibrant.calibration import Calibration
+from calibrant.export import samples
 from calibrant.export.errors import DocumentError, ParityError
-from calibrant.export.reading import reader
-from calibrant.export.sql.class_file import ClassSqlFile, prove_class_sql
-from calibrant.export.sql.columns import LONGEST, MOST_CLASSES, class_columns, class_sql
+from calibrant.export.sql import file
 from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS
 from calibrant.export.sql.engines import Engine, engine_of
+from calibrant.export.sql.expressions import LONGEST, MOST_CLASSES, to_sql
+from calibrant.export.sql.file import BETWEEN, SqlFile, prove_sql
+from calibrant.export.sql.interpreter import reader
+from calibrant.export.tolerance import only_copies
 from calibrant.export.verify import verify
 from calibrant.maps import ClassMap, IdentityMap, LogitAffineMap, PerClassMap, SoftmaxMap, StepMap, TopMap
+from calibrant.messages import InputError
 
 duckdb = pytest.importorskip("duckdb")
 pytestmark = pytest.mark.engine
@@ -41,23 +42,22 @@ COOLER = SoftmaxMap(ABC, [1.7], [], "probability", 1e-9)
 def proved(map_: ClassMap, engine: Engine) -> cb.Proof:
     """Under names of columns that stages might want for themselves."""
     columns = [("stage", "x1", "Found", "place", "x2", "piece", "rows", "step")[j] for j in range(len(map_.classes))]
-    items = tuple(class_sql(map_, columns, engine.dialect).values())
-    return prove_class_sql(map_, items, class_columns(map_, columns), engine)
+    return prove_sql(map_, BETWEEN.join(to_sql(map_, columns, engine.dialect).values()), columns, engine)
 
 
 @pytest.mark.parametrize("map_", EVERY)
 def test_postgres_gives_what_apply_gives(postgres: Server, map_: ClassMap) -> None:
     with postgres.connect() as connection:
         proof = proved(map_, engine_of(connection))
-    if exact_rows(map_):
+    if only_copies(map_):
         assert proof.equal == proof.scores
 
 
 @pytest.mark.parametrize("map_", SPARK, ids=repr)
 def test_spark_gives_what_apply_gives(spark: Any, map_: ClassMap, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_proof, "RANDOM_ROWS", 1_000)
+    monkeypatch.setattr(samples, "RANDOM_ROWS", 1_000)
     proof = proved(map_, engine_of(spark))
-    if exact_rows(map_):
+    if only_copies(map_):
         assert proof.equal == proof.scores
 
 
@@ -65,23 +65,23 @@ def test_spark_gives_what_apply_gives(spark: Any, map_: ClassMap, monkeypatch: p
 def test_other_dialects_are_read_back_and_say_that_they_were_not_executed(
     dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_proof, "RANDOM_ROWS", 200)
+    monkeypatch.setattr(samples, "RANDOM_ROWS", 200)
     engine = reader(dialect)
     two = TopMap(ABC, 2, (LogitAffineMap(1.1, 0.2), steps(3)), "logit")
     shared = replace(HALVES, normalised=True)
     for map_ in (COOLER, shared, two, SAMPLES["simplex-bins"][0]):
         names = ["a b", "x1", "stage"]
         renamed = replace(map_, classes=("p", "q", "r"))
-        texts = class_sql(renamed, names, dialect)
+        texts = to_sql(renamed, names, dialect)
         assert all(text.startswith(f"/* generated, not executed on {dialect} */ CASE WHEN ") for text in texts.values())
-        prove_class_sql(renamed, tuple(texts.values()), class_columns(renamed, names), engine)
+        prove_sql(renamed, BETWEEN.join(texts.values()), names, engine)
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "spark"])
 def test_the_reader_reads_the_text_of_engines_that_are_not_at_hand(
     dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_proof, "RANDOM_ROWS", 500)
+    monkeypatch.setattr(samples, "RANDOM_ROWS", 500)
     for map_ in READ:
         assert "not run on" in proved(map_, reader(dialect)).engine
 
@@ -94,10 +94,10 @@ def test_columns_are_found_by_class_by_order_or_by_name() -> None:
         connection.execute("""CREATE TABLE t AS SELECT * FROM (VALUES (0.2, 0.7, 0.1)) AS v("p 1", "it's", "P""2")""")
         columns = {"x 3": 'P"2', "größe 数": "p 1", "it's": "it's"}
         for given in (columns, [columns[name] for name in ABC]):
-            texts = ClassCalibration(HALVES).to_sql(given)
+            texts = Calibration(HALVES).to_sql(given)
             assert tuple(texts) == ABC
             assert connection.sql(f"SELECT {', '.join(texts.values())} FROM t").fetchall() == [(0.2, 0.7, 0.1)]
-    named = ClassCalibration(HALVES).to_sql(dialect="sqlite")
+    named = Calibration(HALVES).to_sql(dialect="sqlite")
     assert "`größe 数`" in named["größe 数"]
 
 
@@ -107,7 +107,7 @@ def test_null_in_any_score_of_a_row_gives_null_in_every_column() -> None:
             "duckdb": engine_of(duckdb.connect()),
             "sqlite": engine_of(sqlite3.connect(":memory:")),
         }.items():
-            texts = class_sql(map_, ["a", "b", "c"], dialect)
+            texts = to_sql(map_, ["a", "b", "c"], dialect)
             scores = {"a": [None, 0.2, 0.2, 0.2], "b": [0.5, None, 0.5, 0.5], "c": [0.3, 0.3, float("nan"), 0.3]}
             for found in engine.select(list(texts.values()), scores, {}):
                 assert found[:3] == [None] * 3
@@ -116,7 +116,7 @@ def test_null_in_any_score_of_a_row_gives_null_in_every_column() -> None:
 
 def test_top_classes_are_named_and_the_earlier_of_equals_comes_first() -> None:
     map_ = TopMap(("it's", "b", "c"), 2, (IdentityMap(), IdentityMap()), "probability")
-    texts = ClassCalibration(map_).to_sql(["x", "y", "z"])
+    texts = Calibration(map_).to_sql(["x", "y", "z"])
     assert list(texts) == ["top 1", "top 1 label", "top 2", "top 2 label"]
     with closing(duckdb.connect()) as connection:
         found = connection.sql(
@@ -137,39 +137,39 @@ def test_top_classes_are_named_and_the_earlier_of_equals_comes_first() -> None:
         (["p", "q"], "3 names"),
         ("pqr", "3 names"),
         ({"it's": "p"}, "for each class"),
-        (["p", "q", "p"], "share the column"),
+        (["p", "q", "p"], "two classes the column"),
         (["p", "q", "P"], "capital letters"),
-        (["p", "q", ""], "name of a column"),
-        (["p", "q", 3], "name of a column"),
-        (["p", "q", "a\0"], "name of a column"),
+        (["p", "q", ""], "must be a name"),
+        (["p", "q", 3], "must be a name"),
+        (["p", "q", "a\0"], "must be a name"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(columns: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        ClassCalibration(HALVES).to_sql(columns)
+        Calibration(HALVES).to_sql(columns)
 
 
 def test_what_is_too_long_for_an_engine_is_refused_with_a_way_out() -> None:
     many = tuple(f"c{j}" for j in range(MOST_CLASSES + 1))
-    with pytest.raises(InputError, match="101: use to_onnx"):
-        class_sql(SoftmaxMap(many, [1.5], [], "logit", 0.1))
+    with pytest.raises(InputError, match="the map has 101 classes: use to_onnx"):
+        to_sql(SoftmaxMap(many, [1.5], [], "logit", 0.1))
     few = many[:90]
-    with pytest.raises(InputError, match=f"{LONGEST:,} characters: use to_onnx"):
-        class_sql(SoftmaxMap(few, np.ones(90 * 90) / 7, [], "logit", 0.1))
-    assert len("".join(class_sql(SoftmaxMap(many[:40], [1.5], [], "logit", 0.1)).values())) < LONGEST
+    with pytest.raises(InputError, match=f"over {LONGEST:,} characters for this map: use to_onnx"):
+        to_sql(SoftmaxMap(few, np.ones(90 * 90) / 7, [], "logit", 0.1))
+    assert len("".join(to_sql(SoftmaxMap(many[:40], [1.5], [], "logit", 0.1)).values())) < LONGEST
     with pytest.raises(InputError, match="dialect must be one of"):
-        class_sql(COOLER, dialect="oracle")
+        to_sql(COOLER, dialect="oracle")
 
 
 def test_many_classes_run_in_duckdb_and_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_proof, "RANDOM_ROWS", 300)
+    monkeypatch.setattr(samples, "RANDOM_ROWS", 300)
     names = tuple(f"class {j}" for j in range(20))
     for map_ in (
         SoftmaxMap(names, [1.5], np.linspace(-1, 1, 20), "logit", 0.1),
         TopMap(names, 1, (steps(9),), "logit"),
     ):
         for dialect in ("duckdb", "sqlite"):
-            assert ClassCalibration(map_).export_sql(tmp_path / "x.sql", dialect=dialect).scores > 300
+            assert Calibration(map_).export_sql(tmp_path / "x.sql", dialect=dialect).scores > 300
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -180,25 +180,26 @@ def test_many_classes_run_in_duckdb_and_sqlite(tmp_path: Path, monkeypatch: pyte
 def test_a_file_holds_the_expressions_and_their_proof(
     tmp_path: Path, dialect: str, map_: ClassMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_proof, "RANDOM_ROWS", 1_000)
+    monkeypatch.setattr(samples, "RANDOM_ROWS", 1_000)
     map_ = replace(map_, classes=("a", "größe 数", "x 3"))
-    path, calibration = tmp_path / "classes.sql", ClassCalibration(map_)
+    path, calibration = tmp_path / "classes.sql", Calibration(map_)
     columns = ["p", "q", "r"]
     made = calibration.export_sql(path, columns, dialect)
     text = path.read_text(encoding="utf-8")
     assert str(made) in text
     assert made.unit == "rows"
     assert ("not run on" in made.engine) == (dialect not in ("duckdb", "sqlite"))
-    file = ClassSqlFile.parse(text)
-    assert file.proof == made
-    assert file.columns == dict(zip(map_.classes, columns, strict=True))
-    assert [item.rpartition(" AS ")[0] for item in file.items] == list(calibration.to_sql(columns, dialect).values())
+    found = SqlFile.parse(text)
+    assert found.proof == made
+    assert found.columns == dict(zip(map_.classes, columns, strict=True))
+    texts = [item.rpartition(" AS ")[0] for item in found.text.split(BETWEEN)]
+    assert texts == list(calibration.to_sql(columns, dialect).values())
     assert verify(path) == made
 
 
 def test_the_text_of_a_file_is_what_a_select_takes(tmp_path: Path) -> None:
     path = tmp_path / "classes.sql"
-    ClassCalibration(HALVES).export_sql(path, ["p", "q", "r"])
+    Calibration(HALVES).export_sql(path, ["p", "q", "r"])
     with closing(duckdb.connect()) as connection:
         found = connection.sql(f"SELECT 7 AS id,\n{path.read_text('utf-8')}FROM (SELECT 0.2 AS p, 0.7 AS q, 0.1 AS r)")
         assert found.columns == ["id", *ABC]
@@ -208,16 +209,19 @@ def test_the_text_of_a_file_is_what_a_select_takes(tmp_path: Path) -> None:
 def test_a_file_is_verified_on_the_users_engine(tmp_path: Path, postgres: Server) -> None:
     path = tmp_path / "classes.sql"
     with postgres.connect() as connection:
-        made = ClassCalibration(COOLER).export_sql(path, ["p%", 'q"', "r"], "postgres", connection=connection)
+        made = Calibration(COOLER).export_sql(path, ["p%", 'q"', "r"], "postgres", connection=connection)
         assert made.engine.startswith("PostgreSQL ")
         assert verify(path, connection) == made
-    with pytest.raises(InputError, match="the connection is one of"), closing(sqlite3.connect(":memory:")) as other:
+    with (
+        pytest.raises(InputError, match="must be one of postgres, as the text"),
+        closing(sqlite3.connect(":memory:")) as other,
+    ):
         verify(path, other)
 
 
 def test_a_file_that_was_changed_does_not_pass(tmp_path: Path) -> None:
     path = tmp_path / "classes.sql"
-    ClassCalibration(HALVES).export_sql(path, ["p", "q", "r"], "sqlite")
+    Calibration(HALVES).export_sql(path, ["p", "q", "r"], "sqlite")
     text = path.read_text(encoding="utf-8")
     literal = DIALECTS["sqlite"].literal(0.7)
     path.write_text(text.replace(literal, "0.75"), encoding="utf-8")
@@ -240,7 +244,7 @@ def test_a_file_that_was_changed_does_not_pass(tmp_path: Path) -> None:
 
 def test_labels_that_are_swapped_do_not_pass(tmp_path: Path) -> None:
     path = tmp_path / "classes.sql"
-    ClassCalibration(TopMap(("cat", "dog"), 1, (IdentityMap(),), "probability")).export_sql(path, ["p", "q"])
+    Calibration(TopMap(("cat", "dog"), 1, (IdentityMap(),), "probability")).export_sql(path, ["p", "q"])
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("'cat'", "'?'").replace("'dog'", "'cat'").replace("'?'", "'dog'"), encoding="utf-8")
     with pytest.raises(ParityError, match="the class of 'top 1'"):
@@ -249,7 +253,7 @@ def test_labels_that_are_swapped_do_not_pass(tmp_path: Path) -> None:
 
 def test_a_file_with_the_map_of_one_score_in_it_is_refused(tmp_path: Path) -> None:
     classes, score = tmp_path / "classes.sql", tmp_path / "score.sql"
-    ClassCalibration(HALVES).export_sql(classes, ["p", "q", "r"], "sqlite")
+    Calibration(HALVES).export_sql(classes, ["p", "q", "r"], "sqlite")
     cb.Calibration(StepMap([0.5], [0.1, 0.8])).export_sql(score, "p", "sqlite")
 
     def document(path: Path) -> str:
@@ -263,20 +267,18 @@ def test_a_file_with_the_map_of_one_score_in_it_is_refused(tmp_path: Path) -> No
 
 
 def test_a_line_break_in_a_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line break"):
-        ClassCalibration(HALVES).export_sql(tmp_path / "x.sql", ["a", "b\nc", "d"])
+    with pytest.raises(InputError, match="without line breaks"):
+        Calibration(HALVES).export_sql(tmp_path / "x.sql", ["a", "b\nc", "d"])
     assert not (tmp_path / "x.sql").exists()
 
 
 def test_an_export_that_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from calibrant.export.sql import class_file as class_proven
-
-    right = class_sql
+    right = file.expressions
 
     def wrong(*given: Any) -> dict[str, str]:
         return {name: text.replace("1.7e0", "1.8e0") for name, text in right(*given).items()}
 
-    monkeypatch.setattr(class_proven, "class_sql", wrong)
+    monkeypatch.setattr(file, "expressions", wrong)
     with pytest.raises(ParityError, match="do not use this export"):
-        ClassCalibration(COOLER).export_sql(tmp_path / "x.sql", ["a", "b", "c"])
+        Calibration(COOLER).export_sql(tmp_path / "x.sql", ["a", "b", "c"])
     assert not (tmp_path / "x.sql").exists()

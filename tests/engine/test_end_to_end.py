@@ -49,7 +49,7 @@ def test_scored_in_postgres_audited_as_in_memory(scored: dict[str, Any], postgre
     rows = scored["rows"]
     with postgres.connect() as connection, connection.cursor() as cursor:
         scored["map"].export_sql(tmp_path / "map.sql", "my score", "postgres", connection=connection)
-        expression = SqlFile.parse((tmp_path / "map.sql").read_text()).expression
+        expression = SqlFile.parse((tmp_path / "map.sql").read_text()).text
         cursor.execute('CREATE TABLE loans ("my score" double precision, bad int, land text)')
         with cursor.copy("COPY loans FROM STDIN") as copy:
             for row in rows.to_pylist():

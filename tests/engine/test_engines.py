@@ -18,12 +18,12 @@ import pytest
 from numpy.typing import NDArray
 from tests.engine.clusters import Read, reads
 
-from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
 from calibrant.engine import apply, capabilities, collect, tally, write
 from calibrant.maps import LogitAffineMap, Map, StepMap
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally, cluster_buckets
 from calibrant.verdict import check
@@ -354,10 +354,10 @@ def test_unusable_rows_are_counted_by_reason_and_refused_or_left_out(engine: Any
     path = _write(pa.Table.from_pylist(mixed, schema=pa.schema(types)), tmp_path, "bad")
     clean = _write(pa.Table.from_pylist(good, schema=pa.schema(types)), tmp_path, "clean")
     options = {"sample_weight": "w", "by": "land"}
-    sentence = f"{len(BAD):,} of {len(mixed):,} rows cannot be counted ({WHY})"
-    assert engine.run(refused, path, **options).startswith(sentence)
+    of = f"{len(BAD):,} of {len(mixed):,} rows"
+    assert engine.run(refused, path, **options).startswith(f"frame has {of} that cannot be counted ({WHY})")
     got, messages = engine.run(left_out, path, **options)
-    assert messages == [f"{sentence}; they were left out"]
+    assert messages == [f"{of} cannot be counted ({WHY}); they were left out"]
     expected = engine.run(tallied, clean, **options)
     assert list(got) == list(expected)
     for key in expected:

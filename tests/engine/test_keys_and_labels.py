@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.engine import TallyStore, tally
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid
 from calibrant.verdict import check
 
@@ -76,7 +76,7 @@ def test_dates_without_a_type_are_dates(frame: Callable[[Any], Any]) -> None:
 
 def test_what_cannot_be_a_key_is_said(frame: Callable[[Any], Any]) -> None:
     stamps = with_key(pa.array(np.array([1, 2, 3], dtype="datetime64[ns]")))
-    with pytest.raises(InputError, match="by='k' holds moments: use time='k'"):
+    with pytest.raises(InputError, match="by='k' holds timestamps: use time='k'"):
         tally(frame(stamps), "s", "y", by="k")
     with pytest.raises(InputError, match="time='s' is of type Float64"):
         tally(frame(stamps), "s", "y", time="s")
@@ -170,7 +170,7 @@ def test_weights_that_would_overflow_are_refused(frame: Callable[[Any], Any]) ->
     with pytest.raises(InputError, match="more than 64 bits can hold"):
         tally(frame(table), "s", "y", sample_weight="w", weights="counts")
     above = pa.table({"s": [0.5], "y": [0], "w": [2**53]})
-    with pytest.raises(InputError, match=r"no whole number below 2\*\*53 in 1"):
+    with pytest.raises(InputError, match=r"not an integer below 2\*\*53 in 1"):
         tally(frame(above), "s", "y", sample_weight="w", weights="counts")
 
 

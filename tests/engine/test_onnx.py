@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from tests.contracts.test_maps import EVERY, FIFTY, SAMPLES, groups_of
 
-from calibrant.export.onnx.scores import _lower, _rounded_up, to_onnx
+from calibrant.export.onnx.model import to_onnx
+from calibrant.export.onnx.scores import _lower, _rounded_up
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import (
     KINDS,
@@ -169,7 +170,7 @@ def test_the_same_map_gives_the_same_bytes(map_: Map, dtype: str) -> None:
 def test_another_process_gives_the_same_bytes() -> None:
     code = """
 import hashlib
-from calibrant.export.onnx.scores import to_onnx
+from calibrant.export.onnx.model import to_onnx
 from calibrant.maps import BetaMap, ComposeMap, StepMap
 model = to_onnx(ComposeMap((BetaMap(1.1, 0.9, 0.2), StepMap([0.25, 0.5], [0.1, 0.3, 0.7]))))
 print(hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest())
@@ -297,7 +298,7 @@ def test_columns_of_groups_may_be_called_nearly_anything(column: str) -> None:
 
 def test_a_column_of_groups_with_the_name_of_another_end_is_refused() -> None:
     for column in ("score", "calibrated"):
-        with pytest.raises(ValueError, match="give the column of groups another name"):
+        with pytest.raises(ValueError, match="as a model calls its scores: rename it"):
             to_onnx(ByGroupMap(column, ("a",), (IdentityMap(),), None))
 
 

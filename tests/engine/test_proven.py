@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tests.engine.postgres import USER, Server
 
 import calibrant as cb
-from calibrant.arrays import InputError
-from calibrant.export import proof, reading
+from calibrant.export import proof, samples, tolerance
 from calibrant.export.errors import DocumentError
 from calibrant.export.sql import file as proven
+from calibrant.export.sql import interpreter
+from calibrant.export.sql.expressions import to_sql
 from calibrant.export.sql.file import SqlFile
-from calibrant.export.sql.scores import to_sql
 from calibrant.export.verify import verify
 from calibrant.maps import (
     BetaMap,
@@ -33,6 +33,7 @@ from calibrant.maps import (
     PiecewiseLinearMap,
     StepMap,
 )
+from calibrant.messages import InputError
 
 duckdb = pytest.importorskip("duckdb")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -64,8 +65,8 @@ def test_a_file_holds_the_expression_and_its_proof(tmp_path: Path, dialect: str,
     assert str(made) in text
     assert ("not run on" in made.engine) == (dialect not in ("duckdb", "sqlite"))
     file = SqlFile.parse(text)
-    assert (file.column, file.dialect, file.proof) == ("score", dialect, made)
-    assert file.expression == calibration.to_sql("score", dialect)
+    assert (file.columns, file.dialect, file.proof) == ({"score": "score"}, dialect, made)
+    assert file.text == calibration.to_sql("score", dialect)
     assert cb.Calibration.from_json(file.document) == calibration
     assert verify(path) == made
 
@@ -82,7 +83,7 @@ def test_no_column_name_breaks_out_of_the_comments(tmp_path: Path, name: str) ->
     path = tmp_path / "risk.sql"
     cb.Calibration(STEPS).export_sql(path, name, "sqlite")
     head = [line for line in path.read_text().split("\n") if line.startswith("-- ")][:6]
-    assert [line.split()[2] for line in head[2:]] == ["proof:", "column:", "dialect:", "document:"]
+    assert [line.split()[2] for line in head[2:]] == ["proof:", "columns:", "dialect:", "document:"]
     with closing(sqlite3.connect(":memory:")) as connection:
         verify(path, connection)
 
@@ -132,12 +133,12 @@ def test_spark_connect_verifies_too(connect: Any, tmp_path: Path) -> None:
 def test_a_connection_of_another_engine_is_refused(tmp_path: Path, duck: Any) -> None:
     path = tmp_path / "risk.sql"
     with closing(sqlite3.connect(":memory:")) as connection:
-        with pytest.raises(InputError, match="dialect is duckdb, the connection is one of sqlite"):
+        with pytest.raises(InputError, match="connection must be one of duckdb, as the text is, got one of sqlite"):
             cb.Calibration(STEPS).export_sql(path, "score", "duckdb", connection=connection)
         cb.Calibration(STEPS).export_sql(path, "score", "duckdb")
-        with pytest.raises(InputError, match="written for duckdb, the connection is one of sqlite"):
+        with pytest.raises(InputError, match="connection must be one of duckdb, as the text is, got one of sqlite"):
             verify(path, connection)
-    with pytest.raises(InputError, match="object is no connection that is known here"):
+    with pytest.raises(InputError, match="connection is of an unsupported type: object: pass one of DuckDB"):
         verify(path, object())
 
 
@@ -155,8 +156,12 @@ def test_an_edited_expression_is_caught(tmp_path: Path, old: str, new: str) -> N
 
 
 def test_what_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = proven.to_sql
-    monkeypatch.setattr(proven, "to_sql", lambda *arguments: right(*arguments).replace("0.4e0", "0.5e0"))
+    right = proven.expressions
+
+    def wrong(*arguments: Any) -> dict[str, str]:
+        return {name: text.replace("0.4e0", "0.5e0") for name, text in right(*arguments).items()}
+
+    monkeypatch.setattr(proven, "expressions", wrong)
     path = tmp_path / "risk.sql"
     with pytest.raises(cb.ParityError, match=r"DuckDB v\S+ gives 0.5 for the score 0.\d+ where the map gives 0.4"):
         cb.Calibration(STEPS).export_sql(path, "score", "duckdb")
@@ -204,14 +209,14 @@ def test_overflow_and_underflow_are_found_when_the_text_is_only_read() -> None:
     scores: list[float | None] = [1e300, 0.5]
     for text in ("CASE WHEN s IS NULL THEN NULL ELSE s * {} END", "CASE WHEN s IS NULL THEN NULL ELSE s / {} END"):
         for number in ("1e300", "1e-300"):
-            engine = reading.reader("postgres")
+            engine = interpreter.reader("postgres")
             if ("*" in text) == (number == "1e300"):
                 with pytest.raises(FloatingPointError):
                     engine.run(text.format(number), "s", scores)
             else:
                 assert None not in engine.run(text.format(number), "s", scores)
     with pytest.raises(FloatingPointError):
-        reading.reader("postgres").run("CASE WHEN s IS NULL THEN NULL ELSE s * 1e-300 END", "s", [1e-300])
+        interpreter.reader("postgres").run("CASE WHEN s IS NULL THEN NULL ELSE s * 1e-300 END", "s", [1e-300])
 
 
 def test_a_file_cannot_reach_outside_when_it_is_verified_here(tmp_path: Path) -> None:
@@ -239,7 +244,7 @@ def test_a_second_statement_is_refused_on_the_users_connection_too(postgres: Ser
 
 def test_an_expression_that_the_engine_at_hand_cannot_parse_is_refused(tmp_path: Path) -> None:
     steep = PiecewiseLinearMap(np.linspace(0.01, 0.99, 1_500), np.linspace(0.1, 0.9, 1_500))
-    with pytest.raises(InputError, match="in the SQL of sqlite, cannot be run"):
+    with pytest.raises(InputError, match="dialect='sqlite' cannot be run"):
         cb.Calibration(ComposeMap((CURVE, steep))).export_sql(tmp_path / "risk.sql", "s", "sqlite")
     assert not (tmp_path / "risk.sql").exists()
 
@@ -299,9 +304,9 @@ def test_a_step_after_a_curve_may_take_either_side_of_a_knot_and_no_other() -> N
     at = CURVE.apply(scores)
     near = ComposeMap((CURVE, StepMap([at[0] * (1 + 1e-14)], [0.1, 0.9])))
     for found in (0.1, 0.9):
-        proof.compare(near, proof.Rows(scores), np.array([found, 0.9]), "here")
+        proof.compare(near, samples.Rows(scores), np.array([found, 0.9]), "here")
     with pytest.raises(cb.ParityError):
-        proof.compare(map_, proof.Rows(scores), np.array([0.1, 0.9]), "here")
+        proof.compare(map_, samples.Rows(scores), np.array([0.1, 0.9]), "here")
 
 
 def test_the_peak_of_a_table_within_rounding_of_a_curve_is_allowed() -> None:
@@ -309,7 +314,7 @@ def test_the_peak_of_a_table_within_rounding_of_a_curve_is_allowed() -> None:
     scores = np.array([0.5, 0.6])
     at = float(CURVE.apply(scores)[0])
     knots = at * (1 + np.array([-5e-12, 2e-13, 5e-12]))
-    low, high = proof.allowed(ComposeMap((CURVE, PiecewiseLinearMap(knots, [0.1, 0.9, 0.1]))), proof.Rows(scores))
+    low, high = tolerance.allowed(ComposeMap((CURVE, PiecewiseLinearMap(knots, [0.1, 0.9, 0.1]))), samples.Rows(scores))
     assert low[0] < 0.73
     assert high[0] > 0.899
     assert high[1] < 0.101
@@ -319,7 +324,8 @@ def _file() -> str:
     engine = proven.engine_at_hand("sqlite")
     calibration = cb.Calibration(STEPS)
     text = calibration.to_sql("score", "sqlite")
-    return str(SqlFile(calibration.to_json(), "score", "sqlite", text, proven.prove_sql(STEPS, text, "score", engine)))
+    made = proven.prove_sql(STEPS, text, "score", engine)
+    return str(SqlFile(calibration.to_json(), {"score": "score"}, "sqlite", text, made))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -363,7 +369,7 @@ def test_a_file_of_a_map_by_group_holds_the_names_of_its_columns(tmp_path: Path,
         file = SqlFile.parse(path.read_text())
         assert file.by == {name: by.get(name, name) for name in map_.columns}
         assert verify(path) == made
-        assert file.expression == cb.Calibration(map_).to_sql("score", dialect, by=by)
+        assert file.text == cb.Calibration(map_).to_sql("score", dialect, by=by)
 
 
 EDITS = [
@@ -460,7 +466,7 @@ def test_another_model_is_not_taken_for_it(tmp_path: Path) -> None:
     other = cb.Calibration(CURVE).to_onnx().SerializeToString()
     with pytest.raises(InputError, match="another model"):
         verify(path, onnxruntime.InferenceSession(other, providers=["CPUExecutionProvider"]))
-    with pytest.raises(InputError, match=r"pass an onnxruntime\.InferenceSession"):
+    with pytest.raises(InputError, match=r"connection must be an onnxruntime\.InferenceSession"):
         verify(path, duckdb)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.engine.frames import tally
-from calibrant.export.sql.scores import to_sql
+from calibrant.export.sql.expressions import to_sql
 from calibrant.maps import LogitAffineMap
 from calibrant.metrics.binary.errors import ece
 from calibrant.numerics import Grid
@@ -172,7 +172,7 @@ def test_float32_columns_run_as_sql(duck: Any) -> None:
 
 def test_the_slice_ends_where_it_began(table: Any, tallies: dict[str, Tally], duck: Any, tmp_path: Path) -> None:
     """Fit, store, load, calibrate in the database, and audit the calibrated column there: the error is gone."""
-    from calibrant.export.document import load
+    from calibrant.calibration import load
 
     cal = PlattScaling().fit_tally(tallies["duckdb"])
     cal.save(tmp_path / "cal.json")

@@ -23,11 +23,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import CalibrantWarning, InputError
-from calibrant.engine.store.conflicts import Conflict, DayInParts, OtherTallies, Size, WholeDay
+from calibrant.engine.store.conflicts import Conflict, DayInParts, OtherTallies, Removal, Size, WholeDay
 from calibrant.engine.store.days import Gaps, MissingDays
 from calibrant.engine.store.store import TallyStore
 from calibrant.export.errors import DocumentError
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
 pa = pytest.importorskip("pyarrow")
@@ -136,14 +136,14 @@ def test_names_of_parts_come_back(store, part):
 def test_names_that_differ_in_case_alone_are_refused(store):
     """They are one file on some systems and two on others."""
     store.add(DAY, grouped(1), part="DE")
-    with pytest.raises(InputError, match=r"'de' differs from the stored part 'DE' .* only in upper and lower case"):
+    with pytest.raises(InputError, match=r"part='de' differs from the stored part 'DE' .* only in upper and"):
         store.add(DAY, grouped(2), part="de")
     assert store.add(NEXT, grouped(2), part="de")
 
 
 def test_segments_of_parts_have_one_type(store):
     store.add(DAY, grouped(1), part="eu")
-    with pytest.raises(InputError, match="are string, but 1 is not"):
+    with pytest.raises(InputError, match="are string in the store, and 1 is not"):
         store.add(DAY, GroupedTally({1: one()}), part="us")
 
 
@@ -156,11 +156,11 @@ def test_the_refusal_says_what_replacing_would_lose(store):
     with pytest.raises(OtherTallies) as refused:
         store.add(DAY, grouped(2, ["FR", "US"]))
     assert str(refused.value) == (
-        "the store holds other tallies of 2026-03-01. replace=True would put 400 rows in 2 segments in place of 600 "
-        "rows in 3 segments, and segments that these lack would be lost: 'DE' (200 rows), 'IT' (200 rows). Pass "
+        "tallies of 2026-03-01 differ from those in the store. replace=True would put 400 rows in 2 segments in place "
+        "of 600 rows in 3 segments, and segments that these lack would be lost: 'DE' (200 rows), 'IT' (200 rows): pass "
         "replace=True if labels came late or rows were corrected, and those segments are to go. If these are another "
-        "part of the day, store every part under its own part= name, after remove('2026-03-01'), which deletes the 600 "
-        "rows"
+        "part of the day, add every part under a name of its own with part, after remove('2026-03-01'), which deletes "
+        "the 600 rows"
     )
     assert files(store) == before
     assert store.add(DAY, grouped(2, ["FR", "US"]), replace=True)
@@ -185,7 +185,7 @@ def test_physical_rows_are_stated_for_weighted_days(tmp_path):
 
 def test_many_lost_segments_are_counted(store):
     store.add(DAY, grouped(1, [f"s{place:02}" for place in range(20)]))
-    with pytest.raises(OtherTallies, match=r"'s05' \(200 rows\) and 14 more \(2,800 rows\)\. Pass"):
+    with pytest.raises(OtherTallies, match=r"'s05' \(200 rows\) and 14 more \(2,800 rows\): pass"):
         store.add(DAY, grouped(1, ["s00"]))
 
 
@@ -196,8 +196,8 @@ def test_a_part_of_a_whole_day_is_refused(store, replace):
     with pytest.raises(WholeDay) as refused:
         store.add(DAY, grouped(2), part="us", replace=replace)
     assert str(refused.value) == (
-        "2026-03-01 is stored whole (400 rows in 2 segments), and rows of the part 'us' may be among them: add the "
-        "whole day with replace=True and without part=, or delete it with remove('2026-03-01') and add every part"
+        "part='us' may repeat rows of 2026-03-01, which is stored whole (400 rows in 2 segments): add the "
+        "whole day with replace=True and without part, or delete it with remove('2026-03-01') and add every part"
     )
     assert files(store) == before
 
@@ -210,8 +210,8 @@ def test_a_whole_day_over_parts_is_refused(store, replace):
     with pytest.raises(DayInParts) as refused:
         store.add(DAY, grouped(3), replace=replace)
     assert str(refused.value) == (
-        "2026-03-01 is stored in parts, 'eu' (200 rows), 'us' (200 rows), and their rows may be among these: pass "
-        "part= with the name of one part to add or replace it, or delete all of them, 400 rows, with "
+        "tallies of 2026-03-01 may repeat rows of the day, which is stored in parts, 'eu' (200 rows), 'us' (200 rows): "
+        "pass part with the name of one part to add or replace it, or delete all of them, 400 rows, with "
         "remove('2026-03-01') and add the whole day"
     )
     assert files(store) == before
@@ -273,12 +273,15 @@ def test_a_damaged_part_is_refused_until_replaced(store):
     assert numbers(store.window()) == numbers(grouped(1, ["DE"]) + grouped(2, ["US"]))
 
 
+AWAY = Removal(Path("kept/days/day=2026-03-01"), DAY)
+
+
 @pytest.mark.parametrize(
     "error",
     [
-        OtherTallies(DAY, Size(3, 1), Size(4, None), {"a": 3}),
-        WholeDay(DAY, "us", Size(3, None)),
-        DayInParts(DAY, {"eu": 3}),
+        OtherTallies(AWAY, Size(3, 1), Size(4, None), {"a": 3}),
+        WholeDay(AWAY, "us", Size(3, None)),
+        DayInParts(AWAY, {"eu": 3}),
         MissingDays("kept", Gaps(DAY, NEXT, (NEXT,), {})),
     ],
 )
@@ -510,6 +513,7 @@ def test_a_window_with_missing_days_says_so(store):
     with pytest.warns(CalibrantWarning, match=expected) as caught:
         window = store.window("2026-11-08", "2026-11-30")
     assert caught[0].filename == __file__
+    assert caught[0].message.note.code == "days-missing"
     assert window["de"].total == 600
     with pytest.raises(MissingDays, match=f"{expected}: add what is missing, or leave require_all_days out"):
         store.window("2026-11-08", "2026-11-30", require_all_days=True)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from calibrant.arrays import CalibrantWarning
+from calibrant.messages import CalibrantWarning
 from calibrant.metrics.binary.decompositions import decompose
 from calibrant.metrics.binary.scores import brier, classification_loss, refinement, sharpness
 from calibrant.metrics.simulation import kendall_tau, probabilistic_count, theoretical_error

@@ -43,7 +43,7 @@ GRID = stats.norm.ppf((np.arange(40_000) + 0.5) / 40_000, -2.5, 1.5)
 
 def broken(promise) -> bool:
     """Whether the true event rate of a bin, in the population, is further from its output than is guaranteed."""
-    place = np.searchsorted(promise.knots, expit(0.7 * GRID), side="right")
+    place = np.searchsorted(promise.about.knots, expit(0.7 * GRID), side="right")
     mass = np.maximum(np.bincount(place, minlength=len(promise.rows)), 1)
     rates = np.bincount(place, expit(GRID), len(promise.rows)) / mass
     return bool(((rates < promise.lower - 1e-4) | (rates > promise.upper + 1e-4))[promise.promised].any())

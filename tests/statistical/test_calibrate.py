@@ -119,7 +119,7 @@ def test_a_guarantee_holds_as_often_as_it_says(full_size):
             refused += 1
             continue
         answer = cal.certificate()
-        place = np.searchsorted(answer.knots, expit(probes), side="right")
+        place = np.searchsorted(answer.about.knots, expit(probes), side="right")
         mass = np.bincount(place, minlength=len(answer.rows))
         rates = np.bincount(place, truth(probes), len(answer.rows)) / np.maximum(mass, 1)
         broken += bool((((rates < answer.lower) | (rates > answer.upper)) & (mass > 0) & answer.promised).any())
@@ -168,7 +168,7 @@ def test_a_guarantee_holds_for_two_tied_scores_and_every_seed(full_size):
                 answer = calibrate(scores, y, guarantee=guarantee, random_state=seed, kind="probability").certificate()
             except InputError:
                 continue
-            place = np.searchsorted(answer.knots, [0.2, 0.7], side="right")
+            place = np.searchsorted(answer.about.knots, [0.2, 0.7], side="right")
             shares, mass = np.bincount(place, np.multiply(sizes, rates)), np.bincount(place, sizes)
             bins = np.flatnonzero(mass)
             true = shares[bins] / mass[bins]

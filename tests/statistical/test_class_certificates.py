@@ -17,7 +17,7 @@ from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.guarantees.bounds import clopper_pearson
-from calibrant.guarantees.class_certificates import ClassCertificate
+from calibrant.guarantees.certificate import Certificate
 from calibrant.maps.classes import top_labels
 from calibrant.notions import TopKLabel
 
@@ -134,21 +134,22 @@ class Count:
     promised: int = 0
 
 
-def outside(world: World, promise: ClassCertificate, shrunk: float = 1.0) -> list[NDArray[np.bool_]]:
+def outside(world: World, promise: Certificate, shrunk: float = 1.0) -> list[NDArray[np.bool_]]:
     """By part, the promised bins whose true rate is outside their interval."""
     found = []
-    for rank, column, part in zip(promise.ranks.tolist(), promise.columns.tolist(), promise.parts, strict=True):
-        rate = world.rates(rank, column, part.knots)
-        low, high = (part.outputs + shrunk * (end - part.outputs) for end in (part.lower, part.upper))
-        found.append(part.promised & ((rate < low - 1e-9) | (rate > high + 1e-9)))
+    about = promise.about
+    low, high = (promise.outputs + shrunk * (end - promise.outputs) for end in (promise.lower, promise.upper))
+    for rank, column, part, at in zip(about.ranks, about.columns, about.parts, about.slices, strict=True):
+        rate = world.rates(int(rank), int(column), part.knots)
+        found.append(promise.promised[at] & ((rate < low[at] - 1e-9) | (rate > high[at] + 1e-9)))
     return found
 
 
-def new_row_fails(world: World, promise: ClassCertificate, rng: np.random.Generator) -> bool:
+def new_row_fails(world: World, promise: Certificate, rng: np.random.Generator) -> bool:
     """Whether a new row falls into a promised bin whose interval misses the truth, of any class or rank."""
     row = world.scores[world.draw(rng, 1)]
-    failing = outside(world, promise)
-    for rank, column, part, bad in zip(promise.ranks, promise.columns, promise.parts, failing, strict=True):
+    failing, about = outside(world, promise), promise.about
+    for rank, column, part, bad in zip(about.ranks, about.columns, about.parts, failing, strict=True):
         named = int(top_labels(row, int(rank))[0, -1]) if rank else int(column)
         if named == column and bad[np.searchsorted(part.knots, row[0, named], side="right")]:
             return True
@@ -163,8 +164,8 @@ def simulate(name: str, method: str, repetitions: int, seed: int) -> Count:
         for _ in range(repetitions):
             fitted = CALIBRATORS[method]._fit_rows(truth.rows(rng, n))
             promise = fitted.certificate(ALPHA)
-            assert isinstance(promise, ClassCertificate)
-            count.promised += len(promise.parts)
+            assert isinstance(promise, Certificate)
+            count.promised += len(promise.about.parts)
             count.simultaneous += any(bad.any() for bad in outside(truth, promise))
             count.halved += any(bad.any() for bad in outside(truth, promise, 0.5))
             count.marginal += new_row_fails(truth, fitted.certificate(ALPHA, mode="marginal"), rng)

@@ -15,7 +15,7 @@ from calibrant.metrics.resampling import Resampled, bootstrap
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, cluster_buckets
 
-pytestmark = [pytest.mark.statistical, pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")]
+pytestmark = [pytest.mark.statistical, pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")]
 
 LEVEL = 1e-3
 FINE = (np.arange(20_000) + 0.5) / 20_000

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from calibrant import PathCalibrator, Taxonomy
-from calibrant.guarantees.path_certificate import PathCertificate
+from calibrant.guarantees.certificate import Certificate
 from calibrant.maps import PathMap
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
@@ -79,8 +79,8 @@ class World:
         return rates[np.isfinite(map_.bin_rates)], found
 
 
-def entry_bins(told: PathCertificate) -> np.ndarray:
-    return np.repeat(np.arange(len(told.rows)), told.depths)
+def entry_bins(told: Certificate) -> np.ndarray:
+    return np.repeat(np.arange(len(told.about.depths)), told.about.depths)
 
 
 @pytest.fixture(scope="module", params=[(40, 250), (4_000, 400)], ids=["atoms, 250 rows", "4,000 values, 400 rows"])
@@ -138,10 +138,10 @@ def test_pooled_leaves_are_promised_nothing_and_single_ones_hold(size: int, full
         told, map_ = cal.certificate(ALPHA), cal.map_
         pooled = map_.shared[map_.first_bins[map_.groups]]
         assert pooled[:-1].any()
-        assert not told.rows[map_.shared].any()
-        assert not told.promised[np.repeat(map_.shared, told.depths)].any()
-        assert told.n == told.leaf_rows[~pooled].sum()
-        entry = np.cumsum(told.depths)[map_.groups] - 1  # of the leaf itself, in the one bin of its list
+        assert not told.about.per_bin(told.rows)[map_.shared].any()
+        assert not told.promised[np.repeat(map_.shared, told.about.depths)].any()
+        assert told.n == told.about.leaf_rows[~pooled].sum()
+        entry = np.cumsum(told.about.depths)[map_.groups] - 1  # of the leaf itself, in the one bin of its list
         own = told.promised[entry] & ((right < told.lower[entry]) | (right > told.upper[entry]))
         broken += bool(own.any())
         group = map_.groups[np.flatnonzero(pooled)[0]]

@@ -15,12 +15,12 @@ from scipy import stats
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.isotonic import IsotonicBinning
-from calibrant.calibrators.binary.scale_and_bin import ScalingBinning
+from calibrant.calibrators.binary.two_stage import ScalingBinning
 from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.reduction import Reduction
-from calibrant.guarantees.certificates import Certificate, Refusal
-from calibrant.guarantees.class_certificates import ClassCertificate
+from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.refusal import Refusal
 from calibrant.metrics.binary.significance import debiased_l2_test, ecce_test
 from calibrant.numerics import Floats
 from calibrant.selection.split import split
@@ -28,7 +28,7 @@ from calibrant.tallies import Tally
 
 pytestmark = [
     pytest.mark.statistical,
-    pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning"),  # samples of one class, few rows
+    pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning"),  # samples of one class, few rows
 ]
 
 ALPHA, SCORE = 0.1, 0.3
@@ -55,7 +55,7 @@ def interval(promise: Certificate | Refusal, score: float = SCORE) -> tuple[floa
     """Where the promise puts the true rate of the bin of a score; anywhere if it is silent."""
     if not isinstance(promise, Certificate):
         return 0.0, 1.0
-    j = int(np.searchsorted(promise.knots, score, side="right"))
+    j = int(np.searchsorted(promise.about.knots, score, side="right"))
     return (promise.lower[j], promise.upper[j]) if promise.promised[j] else (0.0, 1.0)
 
 
@@ -100,8 +100,7 @@ def test_no_seed_makes_a_certificate_of_constant_classes_false(form: str, seed: 
             labels = np.where(np.arange(n) < first, "a", "b")
             promise = cal.fit(p, labels, classes=["a", "b"]).certificate(ALPHA)
             low, high = 0.0, 1.0
-            for column, part in zip(*_parts(promise), strict=True):
-                ends = interval(part, 0.4 if column == 1 else 0.6)
+            for column, ends in _parts(promise):
                 if column == 1:  # the second class: its rate is that of the first, the other way round
                     ends = 1.0 - ends[1], 1.0 - ends[0]
                 low, high = max(low, ends[0]), min(high, ends[1])  # all of them at once
@@ -109,8 +108,16 @@ def test_no_seed_makes_a_certificate_of_constant_classes_false(form: str, seed: 
         assert worst_chance(*np.array(found).T) <= ALPHA, n
 
 
-def _parts(promise: object) -> tuple[list[int], tuple[Certificate, ...]]:
-    return (promise.columns.tolist(), promise.parts) if isinstance(promise, ClassCertificate) else ([], ())
+def _parts(promise: Certificate | Refusal) -> list[tuple[int, tuple[float, float]]]:
+    """The class of each part, and its interval of the one score of that class."""
+    if not isinstance(promise, Certificate):
+        return []
+    about, found = promise.about, []
+    for column, part, at in zip(about.columns.tolist(), about.parts, about.slices, strict=True):
+        score = 0.4 if column == 1 else 0.6
+        j = at.start + int(np.searchsorted(part.knots, score, side="right"))
+        found.append((column, (promise.lower[j], promise.upper[j]) if promise.promised[j] else (0.0, 1.0)))
+    return found
 
 
 SCORES = np.arange(1, 13) / 13
@@ -126,7 +133,7 @@ def test_one_seed_holds_in_all_samples_where_many_tallies_are_possible(form: str
         y = (rng.random(300) < scores**2).astype(int)
         promise = DRAWING[form](seed).fit(scores, y).certificate(ALPHA)
         assert isinstance(promise, Certificate)
-        index = np.searchsorted(promise.knots, SCORES, side="right")
+        index = np.searchsorted(promise.about.knots, SCORES, side="right")
         mass = np.bincount(index, minlength=len(promise.rows))
         rate = np.bincount(index, SCORES**2, len(promise.rows)) / np.maximum(mass, 1)
         broken += bool(((rate < promise.lower) | (rate > promise.upper))[promise.promised].any())

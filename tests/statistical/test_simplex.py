@@ -12,7 +12,7 @@ from scipy import stats
 
 from calibrant.arrays.multiclass.rows import ClassRows
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
-from calibrant.guarantees.simplex_certificate import SimplexCertificate
+from calibrant.guarantees.certificate import Certificate
 from calibrant.numerics import Floats
 
 pytestmark = pytest.mark.statistical
@@ -38,16 +38,16 @@ class World:
             self.scores[index], labels, names, np.array(names), None, True, None, None, "probability", (), ()
         )
 
-    def distances(self, promise: SimplexCertificate, inside: Any) -> Floats:
+    def distances(self, promise: Certificate, inside: Any) -> Floats:
         """The l1 distance between truth and output by region; 0 where the world has no mass."""
-        codes, size = promise.map.regions(self.scores), len(promise.rows)
+        codes, size = promise.about.map.regions(self.scores), len(promise.about.distances)
         mass = np.bincount(codes[inside], self.mass[inside], minlength=size)
         held = [
             np.bincount(codes[inside], (self.mass * self.truth[:, j])[inside], minlength=size)
             for j in range(self.truth.shape[1])
         ]
         rate = np.stack(held, axis=1) / np.where(mass > 0, mass, 1.0)[:, None]
-        off = np.abs(rate - promise.map.outputs_by_region).sum(axis=1)
+        off = np.abs(rate - promise.about.map.outputs_by_region).sum(axis=1)
         return np.where(mass > 0, off, 0.0)
 
 
@@ -102,10 +102,11 @@ def broken(
     """Whether one certificate is broken somewhere: in a region, by its own half width."""
     fitted = SimplexBinning(**form)._fit_rows(world.draw(n, np.random.default_rng(seed)))
     promise = fitted.certificate(ALPHA)
-    assert isinstance(promise, SimplexCertificate)
-    inside = np.ones(len(world.mass), dtype=bool) if everywhere else promise.covers(world.scores)
+    assert isinstance(promise, Certificate)
+    inside = np.ones(len(world.mass), dtype=bool) if everywhere else promise.about.covers(promise, world.scores)
     off = world.distances(promise, inside)
-    return int((promise.promised & (off > part * promise.half_widths + 1e-12)).any())
+    promised = promise.about.by_region(promise.promised)[:, 0]
+    return int((promised & (off > part * promise.about.distances + 1e-12)).any())
 
 
 @pytest.mark.parametrize("form", FORMS)

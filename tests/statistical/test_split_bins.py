@@ -10,8 +10,8 @@ from scipy.stats import binomtest
 
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.binary.isotonic import IsotonicBinning
-from calibrant.calibrators.binary.scale_and_bin import ScalingBinning
-from calibrant.guarantees.certificates import Certificate
+from calibrant.calibrators.binary.two_stage import ScalingBinning
+from calibrant.guarantees.certificate import Certificate
 from calibrant.numerics import Floats
 
 pytestmark = pytest.mark.statistical
@@ -40,7 +40,7 @@ def times_broken(make: Callable[[], BinaryCalibrator], runs: int, share: float =
     for seed in range(runs):
         promise = make().fit(*rows(seed)).certificate(alpha=ALPHA)
         assert isinstance(promise, Certificate)
-        off = np.abs(true_rates(promise.knots) - promise.outputs) > share * promise.half_widths + 1e-12
+        off = np.abs(true_rates(promise.about.knots) - promise.outputs) > share * promise.half_widths + 1e-12
         broken += bool(off[promise.promised].any())
     return broken
 

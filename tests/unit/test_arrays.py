@@ -1,6 +1,7 @@
 """Every rule of `calibrant.arrays`: what is accepted, what is refused, and the sentence that says so."""
 
 import datetime as dt
+import json
 import re
 import warnings
 from collections.abc import Callable
@@ -14,16 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-from calibrant.arrays import (
-    CalibrantWarning,
-    InputError,
-    Kind,
-    Rows,
-    check_labels,
-    check_rows,
-    check_scores,
-    sniff_kind,
-)
+from calibrant.arrays import Kind, Rows, check_labels, check_rows, check_scores, sniff_kind
+from calibrant.messages import CalibrantWarning, InputError
 
 SCORES = [0.1, 0.7, 0.4, 0.9]
 LABELS = [0, 1, 0, 1]
@@ -105,7 +98,7 @@ def test_columns_of_any_form(wrap: Callable[[Any], Any]) -> None:
     np.testing.assert_array_equal(rows.groups, LABELS)
     np.testing.assert_array_equal(rows.time, LABELS)
     assert rows.kind == "probability"
-    assert rows.notes == ("scores read as probabilities (all in [0, 1])",)
+    assert [note.code for note in rows.notes] == ["kind-guessed"]
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "g", "i1", "i2", "i4", "i8", "u1", "u8", "?"])
@@ -212,7 +205,7 @@ def test_what_is_not_a_number(value: object, problem: str) -> None:
 def test_whole_numbers_that_float64_cannot_hold() -> None:
     assert check_rows([0, 2**53], [0, 1], kind="real").scores[1] == 2**53
     for scores in (np.array([0, 2**53 + 1]), np.array([-(2**53) - 1, 0]), np.array([0, 2**64 - 1], dtype="u8")):
-        with refused("scores holds whole numbers beyond 2**53"):
+        with refused("scores holds integers beyond 2**53"):
             check_rows(scores, [0, 1], kind="real")
 
 
@@ -327,26 +320,52 @@ def test_declared_probabilities_lie_between_zero_and_one(scores: list[float], wo
     ],
 )
 def test_the_guess_is_made_reported_and_can_be_silenced(scores: list[float], kind: Kind) -> None:
-    guess, sentence = sniff_kind(np.array(scores))
+    guess, note = sniff_kind(np.array(scores))
     assert guess == kind
-    assert sentence.startswith("scores read as ")
+    assert note.as_dict() == {
+        "code": "kind-guessed",
+        "text": str(note),
+        "kind": kind,
+        "low": min(scores),
+        "high": max(scores),
+    }
     if kind == "probability":
         rows = check_rows(scores, [0, 1])
     else:
-        assert f'kind="{kind}"' in sentence
-        with warned(sentence):
+        with pytest.warns(CalibrantWarning) as caught:
             rows = check_rows(scores, [0, 1])
+        assert [warning.message.note for warning in caught] == [note]
     assert rows.kind == kind
-    assert rows.notes == (sentence,)
+    assert rows.notes == rows.kind_notes == (note,)
     assert check_rows(scores, [0, 1], kind=kind).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentence"),
+    [
+        ([0.2, 0.9], "scores read as probabilities (all in [0, 1])"),
+        (
+            [-2.0, 3.5],
+            "scores read as logits (from -2 to 3.5): pass kind='logit' to confirm, or kind='real' if they are not "
+            "log-odds",
+        ),
+        (
+            [300.0, 850.0],
+            "scores read as real numbers (from 300 to 850): pass kind='real' to confirm, or kind='logit' if they are "
+            "log-odds",
+        ),
+    ],
+)
+def test_the_guess_in_words(scores: list[float], sentence: str) -> None:
+    assert str(sniff_kind(np.array(scores))[1]) == sentence
 
 
 @pytest.mark.parametrize("scores", [[0.0, 100.0], [5.0, 60.0], [0.2, 1.1]])
 def test_percentages_are_refused(scores: list[float]) -> None:
-    message = "scores lie between 0 and 100 and look like percentages: divide by 100, or pass kind='real'"
+    message = "scores holds values between 0 and 100 that look like percentages (min "
     with refused(message):
         check_rows(scores, [0, 1])
-    with refused(message):
+    with refused("): divide by 100, or pass kind='real' if they are not"):
         sniff_kind(np.array(scores))
     assert check_rows(scores, [0, 1], kind="real").kind == "real"
 
@@ -432,9 +451,10 @@ def test_masked_scores_are_refused_at_transform() -> None:
         ([-1, 1], -1, [1, 0], ("labels 1/-1 read as 0/1",)),
         ([False, True], True, [0, 1], ()),
         ([1, 2], 2, [0, 1], ("labels 1/2 read as 0/1",)),
+        ([1.0, 2.0], 2, [0, 1], ("labels 1/2 read as 0/1",)),
         (["no", "yes"], "yes", [0, 1], ("labels 'no'/'yes' read as 0/1",)),
         (np.array(["no", "yes"]), "no", [1, 0], ("labels 'yes'/'no' read as 0/1",)),
-        (np.array([b"n", b"y"]), b"y", [0, 1], ("labels b'n'/b'y' read as 0/1",)),
+        (np.array([b"n", b"y"]), b"y", [0, 1], ("labels 'n'/'y' read as 0/1",)),
         (["no", "no"], "no", [1, 1], ("labels 'no' read as 1",)),
         (["no", "no"], "yes", [0, 0], ("labels 'no'/'yes' read as 0/1",)),
         ([3, 3], "yes", [0, 0], ("labels 3/'yes' read as 0/1",)),
@@ -444,26 +464,30 @@ def test_masked_scores_are_refused_at_transform() -> None:
     ],
 )
 def test_two_labels(y: Any, positive: object, labels: list[int], notes: Any) -> None:
-    found, sentences = check_labels(y, positive)
+    found, given = check_labels(y, positive)
     assert found.dtype == np.uint8
     assert found.tolist() == labels
     if notes is not ...:  # a float32 spelt out is of no interest
-        assert sentences == notes
+        assert tuple(map(str, given)) == notes
+        assert {note.code for note in given} <= {"labels-minus-one", "labels-read"}
+        assert json.dumps([note.as_dict() for note in given])
 
 
 def test_label_notes_travel_with_the_rows() -> None:
-    assert "labels 'no'/'yes' read as 0/1" in check_rows([0.2, 0.3], ["no", "yes"], positive="yes").notes
+    (note,) = check_rows([0.2, 0.3], ["no", "yes"], positive="yes").other_notes
+    assert (note.code, note.values) == ("labels-read", {"negative": "no", "positive": "yes"})
+    assert [note.code for note in check_rows([0.2, 0.3], [-1, 1]).other_notes] == ["labels-minus-one"]
 
 
 @pytest.mark.parametrize(
     ("y", "positive", "problem"),
     [
-        ([1, 2], None, "y labels are 1 and 2: pass positive=2"),
-        (["no", "yes"], None, "y labels are 'no' and 'yes': pass positive='yes'"),
-        (["0", "1"], None, "y labels are '0' and '1': pass positive='1'"),
-        ([-1, 0], None, "y labels are -1 and 0: pass positive=0"),
+        ([1, 2], None, "y holds the labels 1 and 2: pass positive=2 or positive=1, whichever counts as the event"),
+        (["no", "yes"], None, "y holds the labels 'no' and 'yes': pass positive='yes'"),
+        (["0", "1"], None, "y holds the labels '0' and '1': pass positive='1'"),
+        ([-1, 0], None, "y holds the labels -1 and 0: pass positive=0"),
         (["a", 3], None, "pass positive="),
-        ([2, 2], None, "y holds only the label 2: pass positive="),
+        ([2, 2], None, "y holds only the label 2: pass positive with the label that counts as the event"),
         ([0, 1, 2], None, "Calibrant's binary calibrators take two classes"),
         ([-1, 0, 1], None, "Calibrant's binary calibrators take two classes"),
         ([0, 1, 2], 2, "Calibrant's binary calibrators take two classes"),
@@ -500,7 +524,7 @@ def test_missing_labels(values: tuple[Any, Any], missing: object) -> None:
 
 
 def test_the_argument_name_in_label_errors() -> None:
-    with refused("bad labels are 1 and 2"):
+    with refused("bad holds the labels 1 and 2"):
         check_labels([1, 2], name="bad")
 
 
@@ -569,7 +593,7 @@ def test_counts(dtype: str) -> None:
     assert rows.weights.dtype == np.int64
     assert rows.weights.tolist() == [1, 2, 3, 4]
     assert rows.counts
-    assert not any("weights" in note for note in rows.notes)
+    assert [note.code for note in rows.notes] == ["kind-guessed"]
 
 
 def test_the_largest_count() -> None:
@@ -583,8 +607,10 @@ def test_whole_importance_weights_are_noted() -> None:
     assert rows.weights is not None
     assert rows.weights.dtype == np.float64
     assert not rows.counts
-    assert rows.notes[-1] == (
-        'weights are whole numbers; if they are repetition counts, say weights="counts" to keep the guarantees'
+    (note,) = rows.other_notes
+    assert note.code == "integer-weights"
+    assert (
+        str(note) == "weights are integers; if they are repetition counts, pass weights='counts' to keep the guarantees"
     )
     assert len(check_rows(SCORES, LABELS, [1, 2, 3, 4.5]).notes) == 1
 
@@ -599,6 +625,11 @@ def test_whole_importance_weights_are_noted() -> None:
         ([1, 1, np.inf, 1], "importance", "sample_weight has 1 infinity (inf), the first at row 2"),
         ([0, 0, 0, 0], "importance", "sample_weight is zero on every row"),
         ([0, 0, 0, 0], "counts", "sample_weight is zero on every row"),
+        (
+            [1, 1.5, 2.5, 1],
+            "counts",
+            "row 1 counted from 0, but weights='counts' takes integers below 2**53: repair it, or",
+        ),
         ([1, 1.5, 2.5, 1], "counts", "sample_weight is 1.5 at row 1"),
         ([1, 1, 1, 2**53], "counts", "sample_weight is 9007199254740992 at row 3"),
         ([1e308, 1e308, 1, 1], "importance", "sample_weight sums to infinity"),
@@ -633,7 +664,9 @@ def test_a_row_of_weight_zero_is_no_row(meaning: Any) -> None:
     assert rows.groups.tolist() == ["a", "b", "d"]
     assert rows.time.tolist() == [1, 2, 4]
     assert rows.kind == "probability"
-    assert "2 of 5 rows have weight zero and were dropped" in rows.notes
+    note = rows.other_notes[-1]
+    assert (note.code, note.values) == ("rows-without-weight", {"dropped": 2, "n": 5})
+    assert str(note) == "2 of 5 rows have weight zero and were dropped"
 
 
 def test_missing_values_are_found_before_rows_are_dropped() -> None:
@@ -705,7 +738,8 @@ def test_time_can_be_put_in_order(values: Any) -> None:
     assert np.argsort(rows.time).tolist() == [0, 2, 1, 3]
     is_text = isinstance(values[0], str)
     assert (rows.time.dtype == "M8[us]") is is_text
-    assert ("time read as UTC dates from ISO 8601 text" in rows.notes) is is_text
+    assert [note.code for note in rows.other_notes] == ["time-from-text"] * is_text
+    assert [str(note) for note in rows.other_notes] == ["time read as UTC dates from ISO 8601 text"] * is_text
 
 
 @pytest.mark.parametrize(
@@ -765,7 +799,7 @@ def test_pandas_text_labels(dtype: str) -> None:
     pd = pytest.importorskip("pandas")
     y = pd.Series(["no", "yes", "no", "yes"], dtype=dtype)
     assert check_labels(y, "yes")[0].tolist() == LABELS
-    with refused("y labels are 'no' and 'yes': pass positive='yes'"):
+    with refused("y holds the labels 'no' and 'yes': pass positive='yes'"):
         check_labels(y)
     with refused("y has 1 missing value"):
         check_labels(pd.Series(["no", None, "yes"], dtype=dtype), "yes")
@@ -1011,5 +1045,5 @@ def test_the_same_index_in_another_order_is_refused() -> None:
 def test_one_stray_score_does_not_decide_what_the_others_mean(stray: float) -> None:
     scores = np.linspace(0.01, 0.99, 200)
     scores[7] = stray
-    with pytest.raises(InputError, match=r"1 of 200 scores lie outside \[0, 1\], the first in row 7"):
+    with pytest.raises(InputError, match=r"scores has 1 of 200 values outside \[0, 1\], the first in row 7"):
         check_rows(scores, np.arange(200) % 2)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from calibrant import BayesianBinning, InputError, Refusal
-from calibrant.arrays import CalibrantWarning
 from calibrant.fits.bayesian_binning import fit_averaged
+from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.calibration import Calibration, load
 from calibrant.calibrators.binary.binning import HistogramBinning
-from calibrant.export.document import Calibration, load
-from calibrant.guarantees.certificates import Certificate, Refusal
+from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.issuing import Bins
+from calibrant.guarantees.origins import BinRule
 from calibrant.guarantees.planning import plan, split_size
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import StepMap
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -523,7 +525,8 @@ def test_bins_from_a_part(make, grid):
     assert cal.bins_.n.sum() == 2000 - split_size(2000, 10)
     assert not cal.bins_.uncovered.any()
     assert cal.bins_.uncovered_rows == 0
-    assert "random part of" in cal.bins_.rule
+    assert cal.bins_.rule is BinRule.PART_MASSES
+    assert "random part of" in cal.bins_.origin
     assert len(cal.bins_.n) >= 9 if make is continuous else len(cal.bins_.n) >= 4
     if make is heaped:
         for value in (0.8, 0.9, 0.95):
@@ -619,7 +622,7 @@ def test_where_the_bins_come_from_is_said():
         assert word in cal.bins_.assumption
         assert (cal.bins_.assumption != "") == (word != "")
         assert cal.bins_.assumption in str(cal.certificate()).splitlines()[-1]
-        assert cal.bins_.source in str(cal.certificate()).splitlines()[1]
+        assert str(cal.bins_.source) in str(cal.certificate()).splitlines()[1]
 
 
 @pytest.mark.parametrize(("alpha", "percent"), [(0.01, "99 %"), (0.1, "90 %"), (0.05, "95 %")])
@@ -647,7 +650,7 @@ def test_a_certificate_is_about_its_map():
         for grid in (None, Grid(), COARSE):
             cal = HistogramBinning(7).fit_tally(Tally.from_arrays(*make(1000), grid=grid))
             certificate = cal.certificate()
-            assert StepMap(certificate.knots, certificate.outputs).merged() == cal.map_
+            assert StepMap(certificate.about.knots, certificate.outputs).merged() == cal.map_
             assert Calibration(cal.map_, cal.provenance_, certificate).certificate is certificate
             other = HistogramBinning(3).fit(*make(1000))
             with pytest.raises(ValueError, match="not about this map"):

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import InputError
 from calibrant.maps import StepMap
+from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Bins, tally_of
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 
 row_lists = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=50)
 

@@ -50,7 +50,7 @@ def test_bins_carry_a_certificate_of_the_population():
         np.testing.assert_array_equal(getattr(moved, name), multiply_odds(getattr(plain, name), RATIO))
     assert moved.epsilon == np.maximum(moved.outputs - moved.lower, moved.upper - moved.outputs)[moved.promised].max()
     assert (moved.rows == plain.rows).all()
-    assert moved.odds == RATIO
+    assert moved.about.odds == RATIO
     assert "class weights restore" in str(moved)
     assert "class weights restore" not in str(plain)
 

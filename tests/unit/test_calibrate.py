@@ -27,17 +27,18 @@ from calibrant import (
     walk_forward,
 )
 from calibrant.arrays import check_rows
+from calibrant.calibration import Calibration
 from calibrant.calibrators.auto import COMPARED
-from calibrant.export.document import Calibration
 from calibrant.fits.curves import averaged
 from calibrant.fits.penalized import SCALES, fit_shrunken
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import BetaMap, LogitAffineMap, PiecewiseLinearMap, StepMap
+from calibrant.messages import PYTHON
 from calibrant.numerics import expit, logit
 from calibrant.selection import blend as blending
 from calibrant.selection.blend import Judged, blend_weights
 from calibrant.selection.candidates import BLEND, CANDIDATES, fit_bins, fit_scaled_bins
-from calibrant.selection.comparison import estimates, gap
+from calibrant.selection.comparison import ChoiceRule, estimates, gap, nested_sentence
 from calibrant.selection.folds import Folds, deal, random_folds
 from calibrant.selection.guarantee import Guarantee, look_share
 from calibrant.selection.losses import Losses
@@ -413,14 +414,18 @@ def test_a_model_is_changed_only_where_the_nested_loss_falls():
     assert len(changed) <= 3
 
 
+OUTCOMES = {"chosen", "negligibly-better", "not-significantly-different", "unreliably-better", "worse"}
+"""What may become of a candidate that is compared."""
+
+
 def test_sentence_and_table_never_disagree():
     """Whatever is kept, no candidate is called better; whatever is chosen, the nested loss is lower."""
     for seed in range(4):
         for level in (0.0, 0.4):
             data = sample(120, seed, level)
             cal = quiet(*data)
-            outcomes = {line.outcome for line in cal.comparison_.lines}
-            assert "better" not in outcomes
+            outcomes = {line.outcome.code for line in cal.comparison_.lines}
+            assert outcomes <= {*OUTCOMES, "needs-minority-rows"}
             if cal.choice_ == "identity":
                 assert "Keep your model as it is" in str(cal)
                 assert cal.after_.notes, "it is the loss of the procedure, not of the model that is kept"
@@ -437,17 +442,18 @@ def test_a_difference_that_is_negligible_is_called_so():
     moved = Candidate("moved", lambda tally: StepMap([0.5], [0.3009, 0.7009]))
     tally = Tally.from_arrays(scores, np.repeat([0, 1], 2), counts, weights="counts")
     found = select(Folds.at_random(tally), [CANDIDATES["identity"], moved], tally, "log", blend=Blend((moved,)))
-    lines = {line.name: line.outcome for line in found.comparison.lines}
+    lines = {line.name: line.outcome.code for line in found.comparison.lines}
     assert OriginalTest.of(tally).rejects or lines["identity"] == "chosen"
-    assert set(lines.values()) <= {"chosen", "negligibly better", "not significantly different", "worse"}
+    assert set(lines.values()) <= OUTCOMES - {"unreliably-better"}
 
 
 def test_the_rule_is_printed_with_its_numbers():
     comparison = calibrate(*sample(2000)).comparison_
     within = f"higher by at most {comparison.negligible:.2g}, two standard errors included (0.07 % of the loss"
     assert within in str(comparison)
-    assert comparison.rule.startswith("The blend is chosen unless the original model has the same or a lower loss, or")
-    assert "If a test of its level and slope rejects it (alpha 0.01), it is chosen only where" in comparison.rule
+    assert comparison.rule is ChoiceRule.BLEND
+    assert "\nThe blend is chosen unless the original model has the same or a lower loss, or" in str(comparison)
+    assert "If a test of its level and slope rejects it (alpha 0.01), it is chosen only where" in str(comparison)
 
 
 def test_the_test_of_the_original_model_is_that_of_check():
@@ -563,9 +569,11 @@ def test_the_comparison_prints_as_a_table_and_as_data():
     assert [line.split("  ")[0].strip() for line in lines[1:-1]] == [*CANDIDATES, BLEND.name]
     assert sum("chosen" in line for line in lines[1:-1]) == 1
     assert "not tried alone: from 1,000 rows of the rarer class on" in lines[-3]
-    assert lines[-1] == cal.comparison_.rule
+    assert lines[-1].startswith("The blend is chosen unless")
     data = cal.comparison_.to_dict()
     assert data["candidates"][-2]["loss"] is None
+    assert data["candidates"][-2]["outcome"]["code"] == "needs-minority-rows"
+    assert data["candidates"][-2]["outcome"]["needed"] == 1000
     assert [each["name"] for each in data["candidates"] if each["chosen"]] == [cal.choice_]
 
 
@@ -588,7 +596,7 @@ def test_names_given_by_the_user_are_tried_at_any_number_of_rows():
         ({"guarantee": (0.1, 0.1), "candidates": ["platt"]}, "candidates"),
         ({"groups": np.arange(1200) % 9, "time": np.arange(1200)}, "groups and time"),
         ({"groups": "patient"}, "groups"),
-        ({"score": "s", "groups": "g"}, "label="),
+        ({"score": "s", "groups": "g"}, "label"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(options, words):
@@ -757,7 +765,7 @@ def test_frames_and_their_columns_are_the_arrays():
 def test_a_tally_comes_alone():
     tally = Tally.from_arrays(*sample(200))
     assert calibrate(tally, sampling="selected").provenance_.sampling == "selected"
-    with pytest.raises(InputError, match="groups was given"):
+    with pytest.raises(InputError, match="groups cannot be combined with a tally"):
         calibrate(tally, groups=[1, 2])
 
 
@@ -819,7 +827,10 @@ def test_hardly_any_rows_keep_the_model(scores, y):
 def test_one_row_says_why_nothing_is_known():
     cal = quiet([0.3], [1])
     assert str(cal).startswith("Uncalibrated: the rows hold one class only, so the scores pass through as they are.\n")
-    assert "too few parts of the rows" in cal.after_.notes[0]
+    assert [note.code for note in cal.after_.notes] == ["too-few-folds"]
+    assert "is not known: too few parts of the rows to fit to some and judge on others." in nested_sentence(
+        PYTHON, (cal.before_, cal.after_, cal.change_), "log", kept=True
+    )
     assert "chosen: there is nothing to compare" in str(cal.comparison_)
     assert cal.after_.to_dict()["value"] is None
 
@@ -867,8 +878,8 @@ def test_a_guarantee_is_made_of_all_rows_at_its_share_of_alpha():
     assert answer.n + answer.uncovered_rows == 6000
     # Ten numbers of bins could be within 0.08, all but 100. Of the first look's 80 % of alpha a quarter is for two
     # bins, the rest in nine equal parts.
-    assert answer.share == pytest.approx(0.8 * 0.75 / 9)
-    low, high = clopper_pearson(answer.events, answer.rows, 0.1 * answer.share / int(answer.promised.sum()))
+    assert answer.about.share == pytest.approx(0.8 * 0.75 / 9)
+    low, high = clopper_pearson(answer.events, answer.rows, 0.1 * answer.about.share / int(answer.promised.sum()))
     np.testing.assert_allclose(answer.lower[answer.promised], low[answer.promised])
     np.testing.assert_allclose(answer.upper[answer.promised], high[answer.promised])
     assert "Alpha: these bins spend 6.67 % of it" in str(answer)
@@ -884,8 +895,8 @@ def test_the_shares_of_alpha_add_up_to_one():
 def test_a_guarantee_survives_a_document():
     cal = calibrate(*sample(6000, 17), guarantee=(0.08, 0.1), look=2)
     again = Calibration.from_json(cal.calibration_.to_json())
-    assert again.certificate.share == cal.certificate().share
-    assert again.certificate.look == 2
+    assert again.certificate.about.share == cal.certificate().about.share
+    assert again.certificate.about.look == 2
 
 
 def test_a_guarantee_of_another_alpha_is_the_default_of_its_certificate():
@@ -904,7 +915,7 @@ def test_a_guarantee_that_cannot_be_kept_says_when_to_ask_again(n):
     scores, y = sample(n, 19)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        with pytest.raises(InputError, match=rf"^{n:,} labels are too few .* ask again at [\d,]+ labels with look=\d"):
+        with pytest.raises(InputError, match=rf"with {n:,} labels, where .* ask again at [\d,]+ labels with look=\d"):
             calibrate(scores, y, guarantee=(0.01, 0.1))
 
 
@@ -1075,7 +1086,7 @@ def test_walking_forward_leaves_out_the_part_that_had_nothing_to_choose_by():
 
 @pytest.mark.parametrize("how", [{"sampling": "selected"}, {"groups": np.arange(1200) % 60}, {"time": np.arange(1200)}])
 def test_a_guarantee_without_a_certificate_is_an_error(how):
-    with pytest.raises(InputError, match="the guarantee cannot be kept"):
+    with pytest.raises(InputError, match="guarantee cannot be kept"):
         calibrate(*sample(), guarantee=(0.2, 0.1), **how)
 
 
@@ -1097,5 +1108,5 @@ def test_one_group_is_not_called_too_few_rows():
 
 
 def test_a_moment_that_holds_nearly_all_rows_cannot_be_walked_through():
-    with pytest.raises(InputError, match="one moment holds so many rows"):
+    with pytest.raises(InputError, match="one timestamp has too many of the rows"):
         list(walk_forward(np.concatenate([np.zeros(1000), np.arange(1, 7)]), 5))

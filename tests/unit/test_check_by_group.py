@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibrant import GroupedTally, InputError, PlattScaling, SegmentCalibrator, Tally, check
-from calibrant.export.document import Calibration
+from calibrant.calibration import Calibration
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap
 from calibrant.numerics import expit, logit
 
@@ -69,7 +69,7 @@ def test_a_frame_without_the_column_is_told_which():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(world(500)).drop(columns="region")
     with pytest.raises(
-        InputError, match=r"the map needs the column 'region', which the frame does not have: it has 's'"
+        InputError, match=r"calibration needs the column 'region', which the frame does not have: it has 's'"
     ):
         check(frame, score="s", label="y", calibration=BY_REGION)
 

@@ -501,5 +501,5 @@ def test_the_triangle_says_what_its_dotted_lines_are_and_that_colours_repeat(plt
 
 @pytest.mark.parametrize("display", [SimplexDisplay, CanonicalValidityDisplay])
 def test_a_missing_binning_is_one_sentence(display):
-    with pytest.raises(InputError, match="binning is missing: pass binning=, a fitted SimplexBinning"):
+    with pytest.raises(InputError, match="binning is missing: pass a fitted SimplexBinning"):
         display.from_predictions(*draw(50))

@@ -13,24 +13,24 @@ import pytest
 
 import calibrant
 from calibrant import TemperatureScaling
-from calibrant.arrays import InputError
 from calibrant.arrays.multiclass.rows import check_class_rows
+from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.reduction import Reduction
-from calibrant.export.class_document import ClassCalibration
-from calibrant.export.document import read
 from calibrant.export.errors import DocumentError
-from calibrant.export.sql.columns import LONGEST, class_columns, class_sql
+from calibrant.export.sql.expressions import LONGEST, score_columns, to_sql
 from calibrant.export.verify import verify
-from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.class_certificates import ClassCertificate
-from calibrant.guarantees.path_certificate import PathBins, PathCertificate, issue_paths
+from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.issuing import PathBins, issue_paths
+from calibrant.guarantees.origins import Source
 from calibrant.guarantees.provenance import ClassProvenance
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import SoftmaxMap
 from calibrant.maps.paths import PathMap
 from calibrant.maps.taxonomy import Taxonomy
+from calibrant.messages import InputError
 from calibrant.notions import TopKConfidence, TopKLabel
 
 TREE = Taxonomy({"animal": None, "cat": "animal", "dog": "animal", "ship": None})
@@ -42,10 +42,10 @@ def draw(n: int = 900, classes: int = 3, seed: int = 0) -> tuple[Any, Any]:
     return p, (rng.random((n, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
 
 
-def again(fitted: Any, path: Path) -> ClassCalibration:
+def again(fitted: Any, path: Path) -> Calibration:
     fitted.save(path / "map.json")
     loaded = calibrant.load(path / "map.json")
-    assert isinstance(loaded, ClassCalibration)
+    assert isinstance(loaded, Calibration)
     return loaded
 
 
@@ -99,7 +99,7 @@ def test_a_document_without_a_form_of_labels_means_text() -> None:
     p, y = draw()
     body = json.loads(TemperatureScaling().fit(p, y).calibration_.to_json())
     assert body["provenance"].pop("labels") == "whole"
-    old = read(json.dumps(body))
+    old = Calibration.from_json(json.dumps(body))
     assert old.predict(p[:4]).tolist() == [str(each) for each in p[:4].argmax(axis=1)]
     assert "labels" not in json.loads(old.to_json())["provenance"]
 
@@ -114,7 +114,7 @@ def test_classes_that_labels_of_the_form_cannot_have_are_refused(form: str, clas
     body = json.loads(TemperatureScaling().fit(p, y).calibration_.to_json())
     body["map"]["classes"], body["provenance"]["labels"] = classes, form
     with pytest.raises(DocumentError, match="label"):
-        read(json.dumps(body))
+        Calibration.from_json(json.dumps(body))
 
 
 def test_names_that_do_not_lead_back_to_the_labels_are_kept_as_text() -> None:
@@ -138,7 +138,7 @@ def test_what_was_loaded_has_the_methods_of_the_calibrator(tmp_path: Path) -> No
     assert told.tobytes() == fitted.predict_proba(p).tobytes()
     with pytest.raises(InputError, match="forecast needs a map of a taxonomy, and this is a SoftmaxMap: use transform"):
         loaded.forecast(p)
-    assert ClassCalibration(fitted.map_).predict(p[:3]).tolist() == fitted.predict(p[:3]).tolist()
+    assert Calibration(fitted.map_).predict(p[:3]).tolist() == fitted.predict(p[:3]).tolist()
 
 
 def paths(n: int = 3_000) -> tuple[Any, Any, Any]:
@@ -160,12 +160,13 @@ def test_a_stored_map_of_paths_forecasts(tmp_path: Path) -> None:
 def test_certificates_are_one_short_line_as_values() -> None:
     p, y = draw(5_000, 50)
     promise = ClassWiseHistogramBinning(500).fit(p, y).certificate()
-    assert isinstance(promise, ClassCertificate)
-    line = r"ClassCertificate\(class-wise, epsilon 0\.\d{3}, confidence 90 %, simultaneous, 5,000 rows, 50 classes\)"
+    assert isinstance(promise, Certificate)
+    line = r"Certificate\(class-wise, 50 classes, epsilon 0\.\d{3}, confidence 90 %, simultaneous, 5,000 rows\)"
     assert re.fullmatch(line, repr(promise))
     told = paths()[0].certificate()
-    assert isinstance(told, PathCertificate)
-    assert re.fullmatch(r"PathCertificate\(path, epsilon .*, confidence 90 %, simultaneous, .* 3 classes\)", repr(told))
+    assert isinstance(told, Certificate)
+    line = r"Certificate\(path, 3 classes, epsilon .*, confidence 90 %, simultaneous, .* rows\)"
+    assert re.fullmatch(line, repr(told))
     assert len(repr(told)) < 120
 
 
@@ -175,12 +176,12 @@ def test_half_of_the_classes_are_told_only_where_they_do_better() -> None:
     y = np.tile(np.arange(3), 300)
     y[:90] = (y[:90] + 1) % 3
     promise = TopLabelHistogramBinning(100).fit(p, y).certificate()
-    assert isinstance(promise, ClassCertificate)
-    assert len({f"{each:.3f}" for each in promise.epsilons.values()}) == 1
+    assert isinstance(promise, Certificate)
+    assert len({f"{each:.3f}" for each in promise.about.epsilons(promise).values()}) == 1
     assert re.search(r"Worst: class '\d'\.", str(promise))
     p, y = draw(900)
     uneven = TopLabelHistogramBinning(50).fit(p, y).certificate()
-    assert len({f"{each:.3f}" for each in uneven.epsilons.values()}) > 1  # type: ignore[union-attr]
+    assert len({f"{each:.3f}" for each in uneven.about.epsilons(uneven).values()}) > 1  # type: ignore[union-attr]
     assert "2 of 3 hold within" in str(uneven)
 
 
@@ -197,8 +198,8 @@ def test_half_of_the_classes_are_told_only_where_they_do_better() -> None:
 def test_a_broken_promise_names_classes_and_counts_promised_bins(notion: Any, units: str) -> None:
     p, y = draw(3_000)
     promise = Reduction(notion, HistogramBinning(4)).fit(p, y).certificate()
-    assert isinstance(promise, ClassCertificate)
-    assert any(part.uncovered.any() for part in promise.parts)  # cells that are no bins to a reader
+    assert isinstance(promise, Certificate)
+    assert any(part.uncovered.any() for part in promise.about.parts)  # cells that are no bins to a reader
     fresh, _ = draw(6_000, seed=1)
     found = promise.check(fresh, (fresh.argmin(axis=1)), by_bin=True)
     text = str(found)
@@ -214,10 +215,10 @@ def test_the_bin_that_is_named_is_the_one_that_broke() -> None:
     p, y = draw(3_000)
     fitted = ClassWiseHistogramBinning(n_bins=4).fit(p, y)
     promise = fitted.certificate()
-    assert isinstance(promise, ClassCertificate)
+    assert isinstance(promise, Certificate)
     fresh, labels = draw(6_000, seed=2)
-    bins = np.flatnonzero(promise.parts[1].promised)
-    inside = np.searchsorted(promise.parts[1].knots, fresh[:, 1], side="right") == bins[2]
+    bins = np.flatnonzero(promise.promised[promise.about.slices[1]])
+    inside = np.searchsorted(promise.about.parts[1].knots, fresh[:, 1], side="right") == bins[2]
     labels = np.where(inside, 1, labels)
     assert "class '1' in bin 3 of 4, promised" in str(promise.check(fresh, labels))
 
@@ -225,16 +226,16 @@ def test_the_bin_that_is_named_is_the_one_that_broke() -> None:
 def test_checks_of_paths_count_promised_bins_too() -> None:
     fitted, _, _ = paths()
     promise = fitted.certificate()
-    assert isinstance(promise, PathCertificate)
-    assert promise.uncovered.any()
+    assert isinstance(promise, Certificate)
+    assert promise.about.uncovered.any()
     fresh, y = draw(6_000, seed=1)
     right = promise.check(fresh, np.array(TREE.leaves)[y])
     assert str(right).endswith(
         "no contradiction to the certificate.\n  This holds if these rows played no part in the fit."
     )
-    assert {int(each) for name in right.names for each in re.findall(r"in bin (\d+)", name)} == {1, 2, 3, 4}
-    held = [("in bin" in name) for name in right.names]
-    assert held == promise.promised.tolist()
+    names = [promise.about.unit_name(promise, place) for place in np.flatnonzero(promise.promised)]
+    assert {int(each) for name in names for each in re.findall(r"in bin (\d+)", name)} == {1, 2, 3, 4}
+    assert (right.rows > 0).tolist() == promise.promised.tolist()
     wrong = promise.check(fresh, np.array(TREE.leaves)[(y + 2) % 3])
     assert re.search(r"; the worst, '\w+' in bin [1-4] of '\w+', promised", str(wrong))
     assert str(promise.check(fresh[:1], TREE.leaves[:1])).startswith("1 row: too few")
@@ -245,7 +246,7 @@ def test_a_promise_of_paths_that_says_nothing_is_refused() -> None:
     tree = Taxonomy({"a": None, "b": None})
     told = PathMap(tree.leaves, tree.nodes, tree.parents, tree.root, [0, 1], [0, 0], [], [], [1.0, 1.0], "probability")
     one = np.array([1, 1])
-    bins = PathBins(told, "probability", one, one, np.zeros(2, dtype=bool), one, "a source")
+    bins = PathBins(told, "probability", one, one, np.zeros(2, dtype=bool), one, Source("a book", "a place"))
     refusal = issue_paths(bins, 0.001, "clopper-pearson", "marginal")
     assert isinstance(refusal, Refusal)
     assert "use more rows or fewer bins" in str(refusal)
@@ -264,15 +265,15 @@ def test_what_is_no_export_is_not_verified() -> None:
 
 def test_a_wrong_class_among_the_columns_is_named() -> None:
     map_ = SoftmaxMap(("a", "b", "c"), [1.5], [], "probability", 1e-9)
-    with pytest.raises(InputError, match="names 'x', which is no class of the map: the classes are 'a', 'b', 'c'"):
-        class_columns(map_, {"x": "p"})
+    with pytest.raises(InputError, match="names 'x', which is not a class of the map: the classes are 'a', 'b', 'c'"):
+        score_columns(map_, {"x": "p"})
     with pytest.raises(InputError, match="no column for the class 'c': name one for each class"):
-        class_columns(map_, {"a": "p", "b": "q"})
+        score_columns(map_, {"a": "p", "b": "q"})
 
 
 def test_long_text_is_refused_in_favour_of_a_model() -> None:
     names = tuple(f"class {j}" for j in range(100))
     for many in (names, names[:60]):
-        with pytest.raises(InputError, match=rf"more than {LONGEST:,} characters: use to_onnx instead$"):
-            class_sql(SoftmaxMap(many, [1.5], [], "logit", 1e-9))
-    assert len(class_sql(SoftmaxMap(names[:30], [1.5], [], "logit", 1e-9))) == 30
+        with pytest.raises(InputError, match=rf"over {LONGEST:,} characters for this map: use to_onnx instead$"):
+            to_sql(SoftmaxMap(many, [1.5], [], "logit", 1e-9))
+    assert len(to_sql(SoftmaxMap(names[:30], [1.5], [], "logit", 1e-9))) == 30

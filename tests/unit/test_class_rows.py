@@ -12,15 +12,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.arrays.multiclass.rows import check_class_rows, check_class_scores, is_matrix
 from calibrant.arrays.multiclass.spread import SUM_TOLERANCE
+from calibrant.calibration import Calibration
 from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
-from calibrant.export.class_document import ClassCalibration
-from calibrant.export.document import read
 from calibrant.guarantees.provenance import ClassProvenance
 from calibrant.maps import IdentityMap, PerClassMap, SoftmaxMap, StepMap, TopMap
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.metrics.multiclass.errors import class_ece
 
 pd = pytest.importorskip("pandas")
@@ -29,7 +28,7 @@ pa = pytest.importorskip("pyarrow")
 
 ABC = ("a", "b", "c")
 P = np.array([[0.2, 0.7, 0.1], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]])
-PLAIN = ClassCalibration(PerClassMap(ABC, (IdentityMap(),) * 3, "probability", False))
+PLAIN = Calibration(PerClassMap(ABC, (IdentityMap(),) * 3, "probability", False))
 
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table, "batch": pa.RecordBatch.from_pydict}
 every_frame = pytest.mark.parametrize("kind", FRAMES)
@@ -74,7 +73,7 @@ def test_the_index_of_pandas_is_kept() -> None:
 
 @every_frame
 def test_top_classes_come_back_as_columns_of_ranks(kind: str) -> None:
-    top = ClassCalibration(TopMap(ABC, 2, (IdentityMap(), IdentityMap()), "probability"))
+    top = Calibration(TopMap(ABC, 2, (IdentityMap(), IdentityMap()), "probability"))
     out = top.transform(frame(kind, {name: P[:, j] for j, name in enumerate(ABC)}))
     assert columns_of(out) == {"top 1": [0.7, 0.5, 1.0], "top 2": [0.2, 0.25, 0.0]}
 
@@ -84,7 +83,7 @@ def test_columns_named_otherwise_at_fit_are_found_by_those_names(kind: str) -> N
     given = frame(kind, {f"p_{name}": P[:, j] for j, name in enumerate(ABC)})
     rows = check_class_rows(given, ["a", "b", "c"], classes=ABC)
     assert rows.columns == ("p_a", "p_b", "p_c")
-    fitted = ClassCalibration(PLAIN.map, ClassProvenance.of("x", rows))
+    fitted = Calibration(PLAIN.map, ClassProvenance.of("x", rows))
     turned = frame(kind, {f"p_{name}": P[:, j] for j, name in reversed(list(enumerate(ABC)))})
     assert columns_of(fitted.transform(turned)) == {name: P[:, j].tolist() for j, name in enumerate(ABC)}
     with pytest.raises(InputError, match="no column"):
@@ -103,7 +102,7 @@ def test_columns_in_another_order_are_found_by_name_or_refused_never_swapped(kin
     straight = frame(kind, {name: SOME[:, j] for j, name in enumerate(ABC)})
     turned = frame(kind, {name: SOME[:, "abc".index(name)] for name in "cab"})
     for call in (method.fit, class_ece):
-        with pytest.raises(InputError, match="classes has 'a' where scores has the column 'c': leave classes out"):
+        with pytest.raises(InputError, match="classes has 'a' where scores has the column 'c': leave it out"):
             call(turned, DRAWN, classes=ABC)
     assert class_ece(turned, DRAWN).value == pytest.approx(class_ece(straight, DRAWN).value, rel=1e-12)
     fitted = method.fit(straight, DRAWN, classes=ABC)
@@ -125,8 +124,8 @@ def test_names_at_fit_come_before_the_names_of_classes(method: Any) -> None:
     assert fitted.provenance_.columns == ("1", "2", "3")
     more = given.assign(**{"4": 0.5})
     np.testing.assert_array_equal(fitted.transform(more), fitted.transform(SOME))
-    promise = read(fitted.calibration_.to_json()).certificate
-    assert promise.frame_columns == ("1", "2", "3")
+    promise = Calibration.from_json(fitted.calibration_.to_json()).certificate
+    assert promise.about.frame_columns == ("1", "2", "3")
     for checked in (given, given[[3, 1, 2]], more, SOME):
         assert str(promise.check(checked, labels)) == str(promise.check(SOME, labels))
     with pytest.raises(InputError, match="same index in another order"):
@@ -189,7 +188,7 @@ def test_missing_values_of_every_frame_empty_their_row() -> None:
     ):
         found = np.array(list(columns_of(PLAIN.transform(given)).values()), dtype=float).T
         np.testing.assert_array_equal(found, [[0.2, 0.7, 0.1], [np.nan] * 3])
-        with pytest.raises(InputError, match=r"missing in row 1"):
+        with pytest.raises(InputError, match=r"lack one in row 1"):
             PLAIN.predict(given)
         with pytest.raises(InputError, match="first in row 1"):
             check_class_rows(given, ["a", "b"])
@@ -209,10 +208,12 @@ def test_sorted_labels_name_the_columns_of_an_array() -> None:
     rows = check_class_rows(P, ["c", "a", "b"])
     assert rows.classes == ABC
     assert rows.labels.tolist() == [2, 0, 1]
-    assert rows.notes == ("columns taken as 'a', 'b', 'c', the sorted labels: pass classes= to confirm",)
+    (note,) = rows.notes
+    assert (note.code, note.values) == ("classes-from-labels", {"classes": ("a", "b", "c")})
+    assert str(note) == "columns taken as 'a', 'b', 'c', the sorted labels: pass classes= to confirm"
     assert check_class_rows(P, ["c", "a", "b"], classes=ABC).notes == ()
     assert check_class_rows(pd.DataFrame(P, columns=list(ABC)), ["c", "a", "b"]).notes == ()
-    assert "'3', '4', ..., the sorted" in check_class_rows(np.full((6, 6), 1 / 6), np.arange(6)).notes[0]
+    assert "'3', '4', ..., the sorted" in str(check_class_rows(np.full((6, 6), 1 / 6), np.arange(6)).notes[0])
     assert check_class_rows(P, [10, 9, 11]).classes == ("9", "10", "11")
     assert check_class_rows(P[:, :2] + [[0.1, 0.0], [0.25, 0.0], [1.0, 0.0]], [True, False, True]).classes == (
         "false",
@@ -271,7 +272,7 @@ def test_two_classes_and_a_thousand() -> None:
     many = check_class_rows(p, rng.integers(0, 1000, 50), classes=range(1000))
     assert len(many.classes) == 1000
     assert many.kind == "probability"
-    cooled = ClassCalibration(SoftmaxMap(many.classes, [2.0], [], "probability", 1e-9)).transform(p)
+    cooled = Calibration(SoftmaxMap(many.classes, [2.0], [], "probability", 1e-9)).transform(p)
     np.testing.assert_allclose(cooled.sum(axis=1), 1.0)
 
 
@@ -319,8 +320,10 @@ def test_the_kind_is_told_from_range_and_sums_or_refused() -> None:
     assert check_class_rows(P, ["a", "b", "c"]).kind == "probability"
     logits = check_class_rows(np.log(P + 0.1) * 3, ["a", "b", "c"])
     assert logits.kind == "logit"
-    assert "logits" in logits.notes[0]
-    with pytest.raises(InputError, match=r"sum to between 0\.5 and 0\.5, not to 1, and nothing is renormalised"):
+    (note,) = logits.kind_notes
+    assert note.code == "class-logits-guessed"
+    assert str(note).endswith("): pass kind='logit' to confirm")
+    with pytest.raises(InputError, match=r"sum to between 0\.5 and 0\.5, not to 1, and nothing is renormalized"):
         check_class_rows(P / 2, ["a", "b", "c"])
     assert check_class_rows(P / 2, ["a", "b", "c"], kind="independent").kind == "independent"
     with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
@@ -344,7 +347,7 @@ def test_percentages_are_refused(total: float) -> None:
 def test_rows_that_nearly_sum_to_one_may_be_divided() -> None:
     for total in (0.91, 1.09):
         near = P[:2] * total
-        with pytest.raises(InputError, match=r'pass scores / scores\.sum\(axis=1, keepdims=True\) if.*"independent"'):
+        with pytest.raises(InputError, match=r"pass scores / scores\.sum\(axis=1, keepdims=True\) if.*'independent'"):
             check_class_rows(near, ["a", "b"], classes=ABC)
         with pytest.raises(
             InputError, match=r"pass scores / scores\.sum\(axis=1, keepdims=True\), since the map"
@@ -362,7 +365,9 @@ def test_rows_that_nearly_sum_to_one_may_be_divided() -> None:
 def test_probabilities_in_place_of_logits_are_told() -> None:
     taken = check_class_rows(P, ["a", "b", "c"], classes=ABC, kind="logit")
     assert taken.kind == "logit"
-    assert taken.notes == ('scores look like probabilities, and are taken as logits, as kind="logit" says',)
+    (note,) = taken.kind_notes
+    assert note.code == "probabilities-as-logits"
+    assert str(note) == "scores look like probabilities, and are taken as logits, as kind='logit' says"
     with pytest.warns(CalibrantWarning, match="look like probabilities, but the map was fitted on logits: pass logits"):
         check_class_scores(P, ABC, "logit")
     missing = np.vstack([P, [[np.nan, 5.0, 5.0]]])
@@ -386,17 +391,17 @@ def test_a_small_miss_of_one_is_rounding_and_a_larger_one_is_refused(off: float)
 
 def test_fitted_kinds_are_asked_for_when_applied() -> None:
     rows = check_class_rows(P, ["a", "b", "c"])
-    fitted = ClassCalibration(PLAIN.map, ClassProvenance.of("x", rows))
+    fitted = Calibration(PLAIN.map, ClassProvenance.of("x", rows))
     with pytest.raises(InputError, match="not to 1"):
         fitted.transform(P / 2)
     with pytest.raises(InputError, match=r"\[0, 1\]"):
         fitted.transform(P * 7)
     loose = ClassProvenance.of("x", check_class_rows(P / 2, ["a", "b", "c"], kind="independent"))
-    assert ClassCalibration(PLAIN.map, loose).transform(P / 2).tolist() == (P / 2).tolist()
+    assert Calibration(PLAIN.map, loose).transform(P / 2).tolist() == (P / 2).tolist()
 
 
 def test_huge_finite_logits_are_no_missing_scores() -> None:
-    cooler = ClassCalibration(SoftmaxMap(ABC, [2.0], [], "logit", 1e-9))
+    cooler = Calibration(SoftmaxMap(ABC, [2.0], [], "logit", 1e-9))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for dtype, large in (("float64", 1.7e308), ("float32", 3.4e38)):
@@ -480,7 +485,7 @@ def test_what_has_two_columns_is_a_matrix() -> None:
 )
 @pytest.mark.filterwarnings("ignore:scores look like probabilities:calibrant.CalibrantWarning")
 def test_any_doubles_give_probabilities_missing_rows_or_a_sentence(scores: Any) -> None:
-    cooler = ClassCalibration(SoftmaxMap(ABC, [0.7, -1.2, 3.0], [0.1, 0.0, -4.0], "logit", 1e-12))
+    cooler = Calibration(SoftmaxMap(ABC, [0.7, -1.2, 3.0], [0.1, 0.0, -4.0], "logit", 1e-12))
     try:
         found = cooler.transform(scores)
     except InputError:
@@ -497,7 +502,7 @@ def test_any_doubles_give_probabilities_missing_rows_or_a_sentence(scores: Any) 
 def test_the_order_of_columns_does_not_matter(order: list[int]) -> None:
     names = tuple("abcde")
     parts = tuple(StepMap([0.1 + j / 10], [0.1, 0.2 + j / 10]) for j in range(5))
-    calibration = ClassCalibration(PerClassMap(names, parts, "probability", False))
+    calibration = Calibration(PerClassMap(names, parts, "probability", False))
     p = np.random.default_rng(3).dirichlet(np.ones(5), 20)
     turned = pd.DataFrame(p[:, order], columns=[names[j] for j in order])
     np.testing.assert_array_equal(calibration.transform(turned).to_numpy(), calibration.transform(p))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.verdict import compare
+from calibrant.verdict.compare import Outcome
 
 
 def models(n: int = 2_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -79,8 +80,10 @@ def test_one_class_has_no_ranking_and_no_error() -> None:
 @pytest.mark.parametrize(
     ("new", "keywords", "problem"),
     [
-        ([0.1, 0.2, 0.3], {}, "y has 2"),
-        ([0.1, 1.2], {}, r"\[0, 1\]"),
+        ([0.1, 0.2, 0.3], {}, "y has 2 rows but scores_new has 3"),
+        ([0.1, 0.2, 0.3], {"y_new": [0, 1]}, "y_new has 2 rows but scores_new has 3"),
+        ([0.1, 0.2, 0.3], {"y_new": [0, 1, 1]}, "scores_old has 2 rows and scores_new has 3"),
+        ([0.1, 1.2], {}, r"^scores_new .* \[0, 1\]"),
         ([0.1, 0.2], {"thresholds": [0.5, 3]}, "thresholds"),
     ],
 )
@@ -92,6 +95,7 @@ def test_mistakes_are_answered_in_a_sentence(new: list[float], keywords: dict, p
 def test_one_row_says_nothing_about_a_difference() -> None:
     change = compare([0.3], [0.4], [1])
     assert [each.words for each in change.differences] == ["too few rows to tell"] * 2
+    assert {each.outcome for each in change.differences} == {Outcome.TOO_FEW_ROWS}
     assert change.to_dict()["differences"][0]["low"] is None
 
 

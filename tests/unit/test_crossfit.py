@@ -193,9 +193,9 @@ def test_labels_and_kinds_pass_through() -> None:
     [
         ({"cv": 1}, "cv must be at least 2"),
         ({"groups": np.arange(30), "time": np.arange(30)}, "groups and time cannot both"),
-        ({"groups": np.arange(30) % 3, "cv": 5}, "3 groups cannot fill 5 folds"),
-        ({"time": np.arange(30) // 10, "cv": 5}, "3 distinct times cannot make 6 stretches"),
-        ({"cv": 29}, "the rarer class has 10 rows and cannot fill 29 folds"),
+        ({"groups": np.arange(30) % 3, "cv": 5}, "cv=5 asks for more folds than there are groups, 3: lower it"),
+        ({"time": np.arange(30) // 10, "cv": 5}, "cv=5 asks for 6 periods, and there are 3 distinct times"),
+        ({"cv": 29}, "cv=29 asks for more folds than the rarer class has rows, 10"),
         ({"groups": np.arange(29)}, "groups has 29 rows"),
     ],
 )

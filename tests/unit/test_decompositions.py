@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.metrics.binary.decompositions import Decomposition, decompose
-from calibrant.metrics.binary.scores import AT_MEANS, brier, log_loss
+from calibrant.metrics.binary.scores import brier, log_loss
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -190,7 +190,9 @@ def test_an_impossible_row_makes_log_loss_and_miscalibration_infinite() -> None:
     assert parts.loss == parts.miscalibration == math.inf
     assert math.isfinite(parts.discrimination)
     assert parts.fixable == 1.0
-    assert parts.notes == ("infinite because of 1 row with an event at score 0 or none at score 1",)
+    (note,) = parts.notes
+    assert (note.code, note.values) == ("infinite-loss", {"rows": 1, "counts": True})
+    assert str(note) == "infinite because of 1 row (events at score 0, or none at score 1)"
     assert parts.to_dict()["loss"] is None
     assert decompose([0.0, 0.0, 0.4, 0.8], [1, 0, 0, 1]).notes == ()
 
@@ -243,7 +245,7 @@ def test_a_table_of_bins_is_decomposed_at_its_means() -> None:
     expected = decompose(np.repeat([0.2, 0.7], [4, 6]), [1, 0, 0, 0, 1, 1, 1, 1, 1, 0])
     assert decompose(table).miscalibration == pytest.approx(expected.miscalibration)
     assert decompose(table).squared_gap == pytest.approx(expected.squared_gap)
-    assert decompose(table).notes == (AT_MEANS,)
+    assert [note.code for note in decompose(table).notes] == ["bin-means"]
 
 
 @pytest.mark.parametrize("option", ["loss", "method"])

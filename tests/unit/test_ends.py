@@ -11,19 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.calibration import Calibration, load
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.calibrators.binary.scale_and_bin import ScalingBinning
-from calibrant.calibrators.binary.scaling import BetaScaling, LogitShift, PlattScaling, TemperatureScaling
+from calibrant.calibrators.binary.scaling import BetaScaling, LogitShift, PlattScaling
 from calibrant.calibrators.binary.spline import SplineCalibrator
+from calibrant.calibrators.binary.two_stage import ScalingBinning
 from calibrant.calibrators.calibrate import calibrate
 from calibrant.calibrators.crossfit import crossfit
 from calibrant.calibrators.multiclass.auto import ClassAutoCalibrator
 from calibrant.calibrators.multiclass.scaling import MatrixScaling, VectorScaling
 from calibrant.calibrators.segments import SegmentCalibrator
-from calibrant.export.document import Calibration, load
+from calibrant.calibrators.temperature import TemperatureScaling
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.metrics import log_loss
 from calibrant.numerics import CLAMP, LARGEST_HIGH, LEAST_LOW, OUTPUT_ENDS, Ends, Grid, expit, logit
 from calibrant.online import OnlineBeta, OnlinePlatt
@@ -188,15 +189,24 @@ def test_ends_of_a_whole_stay_with_its_parts_when_asked_for() -> None:
 def test_the_sentence_counts_scores_or_weights() -> None:
     one = Tally.from_arrays([0.5, 0.95, 1.0], [0, 1, 1])
     far = "in log-odds, half as far from"
-    assert end_notes(one) == (f"1 score of exactly 1 is read as 0.975 {far} 1 as the nearest other score",)
-    weighted = Tally.from_arrays([0.5, 0.95, 1.0], [0, 1, 1], [1.0, 1.0, 2.5])
-    assert end_notes(weighted)[0].startswith("scores that weigh 2.5 of exactly 1 are read as 0.975")
-    both = Tally.from_arrays([0.0, 0.02, 0.95, 1.0, 1.0], [0, 0, 1, 0, 1])
-    assert end_notes(both) == (
-        "1 score of exactly 0 is read as 0.01 and 2 scores of exactly 1 are read as 0.975 "
-        f"{far} its end as the nearest other score",
+    (note,) = end_notes(one)
+    assert (note.code, note.values["zeros"], note.values["ones"], note.values["high"]) == (
+        "scores-at-ends",
+        0,
+        1,
+        0.975,
     )
-    assert end_notes(both.with_ends(Ends.at(0.03))) == ("4 scores are clipped to [0.03, 0.97] in log-odds",)
+    assert str(note) == f"1 score of exactly 1 is read as 0.975 {far} 1 as the nearest other score"
+    weighted = Tally.from_arrays([0.5, 0.95, 1.0], [0, 1, 1], [1.0, 1.0, 2.5])
+    assert str(end_notes(weighted)[0]).startswith("scores that weigh 2.5 of exactly 1 are read as 0.975")
+    both = Tally.from_arrays([0.0, 0.02, 0.95, 1.0, 1.0], [0, 0, 1, 0, 1])
+    assert str(end_notes(both)[0]) == (
+        "1 score of exactly 0 is read as 0.01 and 2 scores of exactly 1 are read as 0.975 "
+        f"{far} its end as the nearest other score"
+    )
+    (clipped,) = end_notes(both.with_ends(Ends.at(0.03)))
+    assert clipped.values == {"moved": 4, "low": 0.03, "high": 0.97, "counts": True}
+    assert (clipped.code, str(clipped)) == ("scores-clipped", "4 scores are clipped to [0.03, 0.97] in log-odds")
     assert end_notes(Tally.from_arrays([0.1, 0.9], [0, 1])) == ()
     assert end_notes(Tally.from_arrays([-1.0, 0.0, 1.0], [0, 1, 0], kind="logit")) == ()
 
@@ -214,7 +224,7 @@ def test_fifty_one_certain_answers_do_not_flatten_the_slope_of_all() -> None:
     assert (np.diff(told) > 0.0).all()
     np.testing.assert_allclose(told[1:], [0.43, 0.579, 0.62, 0.765], atol=0.08)
     sentence = "51 scores of exactly 1 are read as 0.975 in log-odds, half as far from 1 as the nearest other score"
-    assert sentence in cal.notes_
+    assert sentence in map(str, cal.notes_)
     assert f"note: {sentence}" in str(cal)
     wrecked = PlattScaling(clamp=CLAMP).fit(scores, y)
     assert wrecked.map_.slope == pytest.approx(0.10, abs=0.01)
@@ -262,7 +272,7 @@ def test_log_odds_far_out_are_the_scores_own(cls: type[BinaryCalibrator]) -> Non
         of_logits = cls().fit(z, y, kind="logit")
         assert of_scores.map_.slope == pytest.approx(of_logits.map_.slope, rel=1e-9)
     assert of_scores.map_.low == pytest.approx(np.exp(-46.0))
-    assert not any("exactly" in note for note in of_scores.notes_)
+    assert not any(note.code == "scores-at-ends" for note in of_scores.notes_)
 
 
 @pytest.mark.parametrize("cls", LOG_ODDS)
@@ -282,7 +292,7 @@ def test_many_rows_start_on_a_grid_with_the_ends_of_the_rows(cls: type[BinaryCal
     y = (rng.random(len(scores)) < 0.1 + 0.8 * scores).astype(int)
     cal = cls().fit(scores, y)
     assert ends_of(cal.map_) == Ends.of(scores)
-    assert not any("settle" in note for note in cal.notes_)
+    assert not any("settle" in str(note) for note in cal.notes_)
 
 
 # ---------------------------------------------------------------------------------------------------------------- clamp
@@ -298,7 +308,7 @@ def test_clamp_clips_scores_on_both_sides(cls: type[BinaryCalibrator]) -> None:
     probes = np.linspace(0.07, 0.93, 87)
     np.testing.assert_allclose(cal.transform(probes), clipped.transform(probes), atol=1e-3)
     moved = int(((scores < 0.07) | (scores > 0.93)).sum())
-    assert f"{moved} scores are clipped to [0.07, 0.93] in log-odds" in cal.notes_
+    assert f"{moved} scores are clipped to [0.07, 0.93] in log-odds" in map(str, cal.notes_)
     assert str(cal.ranking_) != "Ranking unchanged."
 
 
@@ -333,7 +343,7 @@ def test_without_a_score_in_between_the_map_is_a_table_of_two_rates(cls: type[Bi
     scores, y = np.repeat([0.0, 1.0], [8, 10]), np.array([1] * 2 + [0] * 6 + [1] * 9 + [0])
     cal = cls().fit(scores, y)
     assert cal.map_ == StepMap([0.5], [0.25, 0.9])
-    assert any("the map is a table of two rates" in note for note in cal.notes_)
+    assert any("the map is a table of two rates" in str(note) for note in cal.notes_)
     assert "rate 0.25 below 1/2, 0.9 from 1/2 on" in str(cal)
     assert "HistogramBinning" in str(cal.certificate())
     assert "injective" not in str(cal)
@@ -365,7 +375,7 @@ def test_calibrate_compares_a_table_where_no_score_lies_in_between(candidates: l
     cal = calibrate(scores, y, candidates=candidates)
     rates = [y[scores == 0].mean(), y[scores == 1].mean()]
     np.testing.assert_allclose(cal.transform([0.0, 1.0]), rates, rtol=1e-12)
-    assert any("the model's 0 and 1 count as 2.328e-10 and 1 - 2.33e-10" in note for note in cal.notes_)
+    assert any("the model's 0 and 1 count as 2.328e-10 and 1 - 2.33e-10" in str(note) for note in cal.notes_)
     assert cal.state_ == "calibrated"
     sure = quiet(AutoCalibrator(), scores, scores.astype(int))
     assert sure.choice_ == "identity"
@@ -391,12 +401,13 @@ def test_the_model_is_judged_as_all_maps_read_it() -> None:
     read = np.clip(scores, *ends)
     loss = -np.where(y == 1, np.log(read), np.log1p(-read))
     assert cal.before_.value == pytest.approx(loss.mean(), rel=1e-12)
-    note = "3 scores of exactly 1 are read as 0.98 in log-odds, half as far from 1 as the nearest other score"
+    (note,) = end_notes(Tally.from_arrays(scores, y))
+    assert note.values["ones"] == 3
     assert note in cal.before_.notes
     assert note in cal.after_.notes
     assert note in cal.change_.notes
     assert f"Note: {note}." in str(cal.comparison_)
-    assert note in cal.comparison_.to_dict()["notes"]
+    assert note.as_dict() in cal.comparison_.to_dict()["notes"]
 
 
 def test_a_kept_model_has_the_ends_it_was_judged_with() -> None:
@@ -436,10 +447,8 @@ def test_crossfit_reads_a_lone_certain_score_from_all_rows() -> None:
 
 def test_log_loss_says_that_it_takes_exact_scores_at_their_word() -> None:
     found = log_loss([0.0, 1.0, 0.5], [0, 1, 1])
-    assert found.notes == (
-        "2 rows with a score of exactly 0 or 1, not clipped: no loss where the label agrees, infinite loss where it "
-        "does not",
-    )
+    (note,) = found.notes
+    assert (note.code, note.values["rows"]) == ("scores-of-0-or-1", 2)
 
 
 def test_segments_read_certain_scores_as_the_map_of_all_does() -> None:
@@ -556,7 +565,7 @@ def test_zeros_of_a_matrix_are_read_as_half_the_smallest_other_probability(cls: 
     assert (zeros > 100, p[p > 0].min()) == (True, 0.05)
     cal = cls().fit(p, y)
     assert cal.map_.clamp == 0.025
-    assert f"logarithms are clipped at 0.025: {zeros:,} probabilities below it are read as that" in cal.notes_
+    assert f"logarithms are clipped at 0.025: {zeros:,} probabilities below it are read as that" in map(str, cal.notes_)
     assert cls(clamp=0.025).fit(p, y).map_ == cal.map_
     assert cls(clamp=CLAMP).fit(p, y).temperature_ > 4.0 * cal.temperature_
     rest = np.where(p == 0.0, 2.0**-54, p)  # as 1 - 0.1 - 0.7 - 0.2 leaves it
@@ -578,5 +587,5 @@ def test_a_kept_model_of_classes_reads_zeros_by_the_same_rule() -> None:
     least = float(p[p > 0.0].min())
     assert cal.choice_ == "identity"
     assert cal.map_.clamp == least / 2
-    assert any(f"here 0 is read as {least / 2:.4g}" in note for note in cal.notes_)
-    assert f"logarithms are clipped at {least / 2:.4g}: 1 probability below it is read as that" in cal.notes_
+    assert any(f"here 0 is read as {least / 2:.4g}" in str(note) for note in cal.notes_)
+    assert f"logarithms are clipped at {least / 2:.4g}: 1 probability below it is read as that" in map(str, cal.notes_)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import InputError
 from calibrant.maps import StepMap
+from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.errors import debiased_ece, ece, pde, sweep_ece, weak_error
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 
 Metric = Callable[..., Estimate]
 
@@ -115,7 +115,11 @@ def test_a_step_map_gives_its_own_bins() -> None:
 def test_distinct_scores_with_few_rows_are_remarked() -> None:
     few, many = np.repeat([0.2, 0.8], [49, 50]), np.repeat([0.2, 0.8], [50, 50])
     y = np.arange(100) % 2
-    assert "1 of 2 distinct scores hold fewer than 50 rows" in ece(few, y[:99], strategy="distinct").notes[0]
+    (note,) = ece(few, y[:99], strategy="distinct").notes
+    assert (note.code, note.values) == ("few-rows-per-score", {"few": 1, "scores": 2, "enough": 50})
+    assert str(note) == (
+        "1 of 2 distinct scores hold fewer than 50 rows each: binning is advised (Gupta 2023, section 1.4.1)."
+    )
     assert ece(many, y, strategy="distinct").notes == ()
     assert ece(few, y[:99], edges=[0.5], strategy="distinct").notes == (), "edges set the strategy aside"
 
@@ -124,7 +128,9 @@ def test_many_bins_have_no_standard_error_and_say_so() -> None:
     scores, y = sample(1_000)
     found = ece(scores, y, n_bins=201)
     assert (found.se, found.null, found.null_high) == (None, None, None)
-    assert "at most 200" in found.notes[0]
+    (note,) = found.notes
+    assert note.code == "too-many-bins-for-uncertainty"
+    assert str(note) == "No standard error or null value: they are computed for at most 200 bins."
     assert ece(scores, y, n_bins=200).se is not None
 
 
@@ -158,7 +164,10 @@ def test_a_negative_square_has_root_zero_and_a_note() -> None:
     scores, y = [0.5] * 4, [0, 1, 0, 1]  # 0 - 0.25 / 3
     found = debiased_ece(scores, y)
     assert (found.value, found.se) == (0.0, None)
-    assert "negative (-0.083)" in found.notes[0]
+    (note,) = found.notes
+    assert note.code == "negative-square"
+    assert note.values["square"] == pytest.approx(-0.25 / 3)
+    assert str(note) == "The estimate of the squared error is negative (-0.083), as chance makes it: shown as 0."
     square = debiased_ece(scores, y, squared=True)
     assert square.value == pytest.approx(-0.25 / 3)
     assert square.notes == ()
@@ -170,7 +179,10 @@ def test_bins_of_one_row_are_left_out_and_counted() -> None:
     """The last row stands alone; what is left is as if it were not there."""
     found = debiased_ece([0.2] * 4 + [0.9], [0, 1, 0, 1, 0], edges=[0.5], squared=True)
     assert found.value == pytest.approx(0.09 - 0.25 / 3, abs=1e-12)
-    assert found.notes == ("Bins of a single row are left out: 20.00% of the rows.",)
+    (note,) = found.notes
+    assert note.code == "single-rows-left-out"
+    assert note.values["share"] == pytest.approx(0.2)
+    assert str(note) == "Bins of a single row are left out: 20.00% of the rows."
 
 
 @pytest.mark.parametrize("squared", [True, False])
@@ -178,7 +190,9 @@ def test_without_a_bin_of_two_rows_it_is_not_defined(squared: bool) -> None:
     found = debiased_ece([0.2, 0.9], [0, 1], edges=[0.5], squared=squared)
     assert np.isnan(found.value)
     assert found.to_dict()["value"] is None
-    assert found.notes == ("Not defined: no bin holds two rows.",)
+    (note,) = found.notes
+    assert (note.code, str(note)) == ("no-two-rows", "Not defined: no bin holds two rows.")
+    assert found.to_dict()["notes"] == [{"code": "no-two-rows", "text": str(note)}]
 
 
 def test_importance_weights_correct_by_the_effective_size() -> None:
@@ -193,11 +207,12 @@ def test_importance_weights_bring_no_null_value_and_a_note(squared: bool) -> Non
     for weights in (np.full(400, 4.0), np.resize([0.5, 1.5], 400)):
         found = debiased_ece(scores, y, weights, squared=squared)
         assert (found.null, found.null_high) == (None, None)
-        assert "No null value under importance weights" in found.notes[-1]
+        assert "no-null-under-importance-weights" in [note.code for note in found.notes]
+        assert "under importance weights: build the tally with weights='counts' if weights are" in str(found)
     counted = debiased_ece(Tally.from_arrays(scores, y, np.full(400, 4), weights="counts"), squared=squared)
     assert counted.value == debiased_ece(scores, y, np.full(400, 4.0), squared=squared).value
     assert counted.null is not None
-    assert not any("null" in note for note in counted.notes)
+    assert "no-null-under-importance-weights" not in [note.code for note in counted.notes]
 
 
 def test_a_bin_of_one_class_does_not_look_certain() -> None:
@@ -245,7 +260,9 @@ def test_the_sweep_says_when_it_was_stopped() -> None:
     scores = np.arange(100) / 100
     found = sweep_ece(scores, scores >= 0.5, max_bins=30)
     assert "30 bins" in found.name
-    assert "max_bins = 30" in found.notes[0]
+    (note,) = found.notes
+    assert note.code == "sweep-ended"
+    assert str(note) == "The sweep ended at max_bins = 30 with the rates still in order."
     whole = sweep_ece(scores, scores >= 0.5)
     assert "100 bins" in whole.name
     assert whole.notes == ()

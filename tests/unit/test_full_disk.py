@@ -21,7 +21,7 @@ import calibrant
 from calibrant.export.files import write_whole
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 
 ROOM = 1_500
 """Bytes that fit into a file."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.metrics import chance
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
@@ -165,13 +165,13 @@ def test_a_table_of_bins_and_one_class_are_graded() -> None:
 def test_bad_columns_are_refused() -> None:
     for call, words in (
         (lambda: grade_table([10], [11], [0.1]), "exceed"),
-        (lambda: grade_table([10, 10], [1, 1], [0.1]), "2 grades"),
+        (lambda: grade_table([10, 10], [1, 1], [0.1]), "pd has shape"),
         (lambda: grade_table([10], [1], [5.0]), "percentages"),
         (lambda: grade_table([10], [1], [math.nan]), "probabilities"),
         (lambda: grade_table([10.5], [1], [0.1]), "whole numbers"),
         (lambda: grade_table([], [], []), "one for each grade"),
         (lambda: grade_table([10], [1], [0.1], alpha=0.0), "alpha"),
-        (lambda: grade_table([10], [1], [0.1], names=["A", "B"]), "grades"),
+        (lambda: grade_table([10], [1], [0.1], names=["A", "B"]), "names has shape"),
         (lambda: grade_table([10], [1], [0.1], sides="three"), "sides"),
         (lambda: pluto_tasche([10], [1], confidence=1.0), "confidence"),
         (lambda: pluto_tasche([10], [1], method="bold"), "method"),

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 import calibrant
 from calibrant import CalibrantWarning, InputError, PathCalibrator, Taxonomy
+from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.path_bins import STRENGTHS
-from calibrant.export.document import read
 from calibrant.export.errors import DocumentError
-from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.path_certificate import PathCertificate
+from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import PathMap
+from calibrant.maps.taxonomy import as_taxonomy
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
 
 pd = pytest.importorskip("pandas")
@@ -107,16 +108,19 @@ def test_the_root_may_be_implicit(parents: dict[object, object], root: str) -> N
 @pytest.mark.parametrize(
     ("parents", "sentence"),
     [
-        ({"a": "b", "b": "a", "c": None, "d": None}, "'a' never reaches the root, its parents run in a circle"),
-        ({"a": "a", "b": None, "c": None}, "'a' never reaches the root"),
-        ({"a": None, "b": "x", "c": "y"}, "'b' has the parent 'x', which is no node: add 'x'"),
-        ({"a": None, "b": None, "c": "x"}, "'c' has the parent 'x', which is no node"),
-        ({"a": None}, "two leaves or more"),
-        ({}, "needs nodes"),
-        ({"a": None, "b": ["x", "y"]}, "'b' has several parents"),
-        ({"1": None, 1: None}, "'1' is there twice"),
+        (
+            {"a": "b", "b": "a", "c": None, "d": None},
+            "parents has the node 'a', which never reaches the root since its parents run in a circle: correct one",
+        ),
+        ({"a": "a", "b": None, "c": None}, "'a', which never reaches the root"),
+        ({"a": None, "b": "x", "c": "y"}, "gives the node 'b' the parent 'x', which is not a node: add 'x'"),
+        ({"a": None, "b": None, "c": "x"}, "'c' the parent 'x', which is not a node"),
+        ({"a": None}, "fewer than two leaves"),
+        ({}, "parents is empty: pass a mapping"),
+        ({"a": None, "b": ["x", "y"]}, "gives the node 'b' several parents"),
+        ({"1": None, 1: None}, "has the node '1' twice"),
         ({"": None, "b": None}, "cannot name a node"),
-        ({"root": None, "b": None}, "pass root= another name"),
+        ({"root": None, "b": None}, "root='root' is the name of one of the nodes: pass another name"),
         ({str(i): str(i - 1) for i in range(1, 70)} | {"b": "3"}, "more than 64 levels"),
         ({"a": 0.5, "b": None}, "0.5"),
     ],
@@ -124,6 +128,14 @@ def test_the_root_may_be_implicit(parents: dict[object, object], root: str) -> N
 def test_a_bad_tree_is_refused_with_its_node(parents: dict[object, object], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence.replace("(", r"\(")):
         Taxonomy(parents)
+
+
+def test_a_bad_mapping_is_called_as_the_argument_that_it_came_in() -> None:
+    with pytest.raises(InputError, match="taxonomy has fewer than two leaves") as caught:
+        as_taxonomy({"a": None})
+    assert caught.value.argument == "taxonomy"
+    with pytest.raises(InputError, match="root='root' is the name of one of the nodes"):
+        as_taxonomy({"root": None, "b": None})
 
 
 @pytest.mark.parametrize(
@@ -145,9 +157,9 @@ def test_labels_of_several_branches_are_refused(news: Taxonomy, y: object) -> No
 
 
 def test_labels_that_are_no_node_are_refused(news: Taxonomy) -> None:
-    with pytest.raises(InputError, match="the label 'golf', which is no node"):
+    with pytest.raises(InputError, match="the label 'golf', which is not a node"):
         news.codes(["golf"])
-    with pytest.raises(InputError, match="'golf' is no node"):
+    with pytest.raises(InputError, match="node='golf' is not a node of the taxonomy"):
         news.path("golf")
 
 
@@ -280,7 +292,8 @@ def test_rare_leaves_share_bins_with_their_siblings() -> None:
     if coal < 20:
         assert groups["solar"] == groups["coal"]
         assert len(set(groups.values())) == 5
-    assert any(f"share bins, without a promise: 'solar' ({solar})" in note for note in cal.notes_)
+    told = {note.code: str(note) for note in cal.notes_}
+    assert f"share bins, without a promise: 'solar' ({solar})" in told["pooled-leaves"]
     told = cal.certificate()
     assert f"Not covered: pooled leaves ({solar + coal} of {len(few)} rows): 'solar' ({solar}), 'coal'" in str(told)
 
@@ -291,10 +304,10 @@ def test_pooled_leaves_are_promised_nothing() -> None:
     p, y = solar_rows()
     cal = PathCalibrator(NEWS, n_bins=1, least=3).fit(p, y, classes=LEAVES)
     told = cal.certificate()
-    assert isinstance(told, PathCertificate)
-    assert told.leaf_rows.tolist() == [0, 2, 0, 10, 0, 0]
-    assert told.rows.tolist() == [10, 0, 0, 0]
-    assert told.map.shared.tolist() == [False, True, False, False]
+    assert isinstance(told, Certificate)
+    assert told.about.leaf_rows.tolist() == [0, 2, 0, 10, 0, 0]
+    assert told.about.per_bin(told.rows).tolist() == [10, 0, 0, 0]
+    assert told.about.map.shared.tolist() == [False, True, False, False]
     assert (told.n, told.uncovered_rows, int(told.promised.sum())) == (10, 0, 3)
     assert "Not covered: pooled leaves (2 of 12 rows): 'football' (0), 'tennis' (2), 'stocks' (0)." in str(told)
     assert "Not covered: 2 bins without a row." in str(told)
@@ -308,7 +321,7 @@ def test_a_rare_leaf_alone_in_its_list_keeps_its_promise() -> None:
     tree = {**NEWS, "stocks": None, "coal": "economy"}  # solar is the only leaf of three levels
     cal = PathCalibrator(tree, n_bins=1, least=15).fit(p, y, classes=Taxonomy(tree).leaves)
     assert cal.certificate().n == 10
-    assert not any("'solar'" in note for note in cal.notes_ if "share bins" in note)
+    assert not any("solar" in note.values["leaves"] for note in cal.notes_ if note.code == "pooled-leaves")
 
 
 def test_a_leaf_that_is_never_predicted_has_probabilities() -> None:
@@ -318,14 +331,14 @@ def test_a_leaf_that_is_never_predicted_has_probabilities() -> None:
     told = cal.forecast(np.eye(6))
     assert np.isfinite(told.probabilities[told.nodes >= 0]).all()
     certificate = cal.certificate()
-    assert isinstance(certificate, PathCertificate)
+    assert isinstance(certificate, Certificate)
     assert "without a row" in str(certificate)
 
 
 def test_rare_leaves_can_be_refused() -> None:
     p, y = drawn(600)
     seen = p.argmax(axis=1) < 5
-    with pytest.raises(InputError, match="'politics' is predicted in 0 rows, fewer than least=20"):
+    with pytest.raises(InputError, match="needs 20 rows of each leaf, and 'politics' is predicted in 0: pass more"):
         PathCalibrator(NEWS, rare="refuse").fit(p[seen], y[seen], classes=LEAVES)
 
 
@@ -373,7 +386,7 @@ def test_the_certificate_is_exact_binomial_over_all_bins_and_nodes() -> None:
     share = 0.1 / 8 / 2
     assert told.upper[2] == pytest.approx(beta.ppf(1 - share, 5, 1))  # 4 of 5
     assert told.lower[2] == pytest.approx(beta.ppf(share, 4, 2))
-    assert told.epsilon == told.half_widths[told.promised].max() == told.by_level.max()
+    assert told.epsilon == told.half_widths[told.promised].max() == told.about.by_depth(told).max()
     marginal = cal.certificate(0.1, mode="marginal")
     assert marginal.upper[2] == pytest.approx(beta.ppf(1 - 0.1 / 3 / 2, 5, 1))
     assert marginal.epsilon < told.epsilon
@@ -410,10 +423,12 @@ def test_fresh_rows_are_held_against_the_promise(options: dict[str, object]) -> 
         assert held.telling
         assert "no contradiction" in str(held)
     found = cal.map_.bins(p)[1]
-    assert held.n == np.isin(found, np.flatnonzero(told.rows > 0)).sum()
-    first = int(np.flatnonzero(told.rows > 0)[0])  # counts of one statement, the broadest node of this bin
+    filled = np.flatnonzero(told.about.per_bin(told.promised))
+    assert held.n == np.isin(found, filled).sum()
+    first = int(filled[0])  # counts of one statement, the broadest node of this bin
     at, node = found == first, cal.forecast(p).nodes[found == first][0, 0]
-    entry = int(np.repeat(np.arange(len(told.rows)), told.depths).searchsorted(first))
+    depths = told.about.depths
+    entry = int(np.repeat(np.arange(len(depths)), depths).searchsorted(first))
     right = cal.map_.taxonomy.belongs(cal.map_.taxonomy.codes(y[at]), np.full(at.sum(), node))
     assert (held.rows[entry], held.events[entry]) == (at.sum(), right.sum())
     wrong = told.check(p, np.where(y == "coal", "tennis", y))
@@ -515,7 +530,7 @@ def test_columns_that_are_not_the_leaves_are_refused(columns: list[str], sentenc
         ({"n_bins": 1.5}, None, "n_bins"),
         ({"strength": 3.0}, None, "borrow=True"),
         ({"borrow": True, "strength": -1.0}, None, "above 0"),
-        ({"bins_on": "path"}, "independent", "independent scores have no meaning"),
+        ({"bins_on": "path"}, "independent", "kind='independent' has no meaning"),
         ({"taxonomy": ["a", "b"]}, None, "taxonomy must be a Taxonomy or a mapping"),
     ],
 )
@@ -586,14 +601,14 @@ def test_a_document_that_contradicts_itself_is_refused(before: str, after: str) 
     text = PathCalibrator(NEWS, 50).fit(p, y, classes=LEAVES).calibration_.to_json()
     assert before in text
     with pytest.raises(DocumentError):
-        read(text.replace(before, after))
+        Calibration.from_json(text.replace(before, after))
 
 
 def test_a_certificate_is_not_carried_by_another_map() -> None:
     p, y = drawn(700)
     one, two = (PathCalibrator(NEWS, points).fit(p, y, classes=LEAVES) for points in (50, 70))
     with pytest.raises(ValueError, match="not about this map"):
-        calibrant.ClassCalibration(one.map_, one.provenance_, two.certificate())
+        calibrant.Calibration(one.map_, one.provenance_, two.certificate())
 
 
 @pytest.mark.parametrize(
@@ -606,24 +621,25 @@ def test_a_certificate_is_not_carried_by_another_map() -> None:
         ("map", "root", lambda root: "all"),
         ("certificate", "kind", lambda kind: "logit"),
         ("certificate", "n", lambda n: 10 * n),
-        ("certificate", "leaf_rows", lambda rows: [10 * n for n in rows]),
-        ("certificate", "leaf_rows", lambda rows: rows[:-1]),
-        ("certificate", "leaf_rows", lambda rows: [0 for _ in rows]),
+        ("about", "leaf_rows", lambda rows: [10 * n for n in rows]),
+        ("about", "leaf_rows", lambda rows: rows[:-1]),
+        ("about", "leaf_rows", lambda rows: [0 for _ in rows]),
         ("provenance", "n", lambda n: n + 1),
         ("provenance", "kind", lambda kind: "independent"),
-        ("certificate", "uncovered", lambda flags: [False for _ in flags]),
-        ("certificate", "hits", lambda hits: [0 for _ in hits]),
-        ("certificate", "hits", lambda hits: sorted(hits)),
+        ("about", "uncovered", lambda flags: [False for _ in flags]),
+        ("certificate", "events", lambda hits: [0 for _ in hits]),
+        ("certificate", "events", lambda hits: sorted(hits)),
     ],
 )
 @pytest.mark.parametrize("least", [20, 120])
 def test_a_changed_document_loses_its_promise(least: int, part: str, name: str, change: object) -> None:
     p, y = drawn(700)
     body = json.loads(PathCalibrator(NEWS, 50, least=least).fit(p, y, classes=LEAVES).calibration_.to_json())
-    assert read(json.dumps(body)).certificate
-    body[part][name] = change(body[part][name])
+    assert Calibration.from_json(json.dumps(body)).certificate
+    held = body["certificate"]["about"] if part == "about" else body[part]
+    held[name] = change(held[name])
     with pytest.raises(DocumentError):
-        read(json.dumps(body))
+        Calibration.from_json(json.dumps(body))
 
 
 def test_a_document_cannot_promise_pooled_leaves() -> None:
@@ -633,9 +649,12 @@ def test_a_document_cannot_promise_pooled_leaves() -> None:
     place = int(np.flatnonzero(cal.map_.shared)[0])
     told, n = body["certificate"], int(cal.bins_.n[place])
     assert n > 0
-    told["rows"][place], told["n"] = n, told["n"] + n
+    depths = cal.certificate().about.depths
+    for entry in np.flatnonzero(np.repeat(np.arange(len(depths)), depths) == place):
+        told["rows"][entry] = n
+    told["n"] += n
     with pytest.raises(DocumentError, match="share bins"):
-        read(json.dumps(body))
+        Calibration.from_json(json.dumps(body))
 
 
 def test_a_map_whose_rates_rise_is_refused() -> None:
@@ -767,13 +786,13 @@ def test_the_narrowest_node_that_is_sure_enough() -> None:
 def test_metrics_refuse_what_is_no_path(news: Taxonomy) -> None:
     told = np.full((2, 9), np.nan)
     told[:, news.code("solar")] = 0.5
-    with pytest.raises(InputError, match="row 0 of the forecast is no path"):
+    with pytest.raises(InputError, match="forecast is not a path of probabilities in row 0"):
         path_calibration_error(told, ["solar", "coal"], taxonomy=news)
     with pytest.raises(InputError, match="needs its tree"):
         path_calibration_error(told, ["solar", "coal"])
     with pytest.raises(InputError, match="one column for each of the 9 nodes"):
         path_calibration_error(told[:, :5], ["solar", "coal"], taxonomy=news)
-    with pytest.raises(InputError, match="row 0 has no forecast"):
+    with pytest.raises(InputError, match="forecast is missing in row 0"):
         path_calibration_error(np.full((2, 9), np.nan), ["solar", "coal"], taxonomy=news)
     with pytest.raises(InputError, match="'golf', which is no node"):
         hierarchical_accuracy(["golf"], ["solar"], taxonomy=news)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
-from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 from calibrant.maps import PiecewiseLinearMap, StepMap
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 
 row_lists = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1)), min_size=1, max_size=60)
 

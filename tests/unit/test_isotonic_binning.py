@@ -13,7 +13,7 @@ from calibrant.maps import PiecewiseLinearMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 
 
 def sample(n=2000, seed=0, decimals=None):

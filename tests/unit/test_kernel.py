@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.metrics.binary.kernel import skce
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 
 
 def over_pairs(s: np.ndarray, y: np.ndarray, h: float, w: np.ndarray | None = None) -> float:
@@ -42,7 +42,8 @@ def test_two_rows_by_hand():
 def test_one_row_makes_no_pair():
     for result in (skce([0.3], [1]), skce([0.3], [1], [0.7]), skce([0.3, 0.4], [1, 0], [1, 0])):
         assert math.isnan(result.value)
-        assert "two are needed" in result.notes[0]
+        (note,) = result.notes
+        assert (note.code, str(note)) == ("no-pair-of-rows", "one row makes no pair: at least two are needed")
 
 
 @pytest.mark.parametrize("bandwidth", [0.005, 0.03, 0.1, 5.0])
@@ -65,7 +66,8 @@ def test_importance_weights_bring_no_null_mark_and_a_note():
     assert (real.null, real.null_high) == (0.0, None)
     assert (whole.null, whole.null_high) == (None, None), "the value takes whole weights for repetition"
     assert real.notes == whole.notes
-    assert "importance weights" in real.notes[0]
+    assert [note.code for note in real.notes] == ["no-null-quantile-under-importance-weights"]
+    assert "importance weights: what a calibrated model would show in one sample of twenty is not known" in str(real)
     counted = skce(Tally.from_arrays(s, y, np.resize([1, 4], len(s)), weights="counts"))
     assert counted.value == whole.value
     assert counted.null_high > 0.0

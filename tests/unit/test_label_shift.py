@@ -11,9 +11,14 @@ import pytest
 
 from calibrant import CalibrantWarning, Grid, InputError, PlattScaling, Tally, label_shift, load
 from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap
+from calibrant.shift.label_shift import LabelShift
 from calibrant.shift.mixture import fit_mixture
 
 KEEP = IdentityMap()
+
+
+def codes(found: LabelShift) -> list[str]:
+    return [note.code for note in found.notes]
 
 
 def world(rng: np.random.Generator, n: int, rate: float, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +131,8 @@ def test_what_the_scores_do_not_tell_is_not_made_up() -> None:
     assert math.isnan(found.rate)
     assert math.isnan(found.se)
     assert found.calibration.map == KEEP
-    assert "cannot be found" in str(found)
+    assert codes(found) == ["no-discrimination", "assumption-not-tested"]
+    assert "The probabilities do not tell rows apart: the new rate cannot be found." in str(found)
     assert found.to_dict()["rate"] is None
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -139,14 +145,17 @@ def test_one_row_goes_to_an_end_and_the_map_stays_finite(score: float, end: floa
     assert math.isnan(found.se)
     p = found.calibration.transform([0.0, 0.5, 1.0])
     assert ((p > 0.0) & (p < 1.0)).all()
-    assert f"highest at a rate of {end:.0f}" in str(found)
+    assert "rate-at-end" in codes(found)
+    needed = "a non-event" if end else "an event"
+    assert f"The likelihood is highest at a rate of {end:.0f}: no row needs {needed}." in str(found)
 
 
 def test_old_rows_of_one_class_leave_the_assumption_untested() -> None:
     with pytest.warns(CalibrantWarning, match="one class"):
         found = label_shift(KEEP, [0.1, 0.5, 0.9], [0.1, 0.4, 0.6], [0, 0, 0])
     assert found.fit is None
-    assert "to test the assumption" in str(found)
+    assert "assumption-not-tested" in codes(found)
+    assert "Too few old rows of one class to test the assumption." in str(found)
 
 
 def test_covariate_shift_is_found_and_said() -> None:
@@ -168,8 +177,10 @@ def test_a_map_that_is_off_on_the_old_rows_is_found_by_bins() -> None:
     rng = np.random.default_rng(7)
     old, y = world(rng, 5_000, 0.3)
     new, _ = world(rng, 5_000, 0.1)
-    assert "Bins alone" in str(label_shift(KEEP, new**3, old**3, y))
-    assert "Bins alone" not in str(label_shift(KEEP, new, old, y))
+    off = label_shift(KEEP, new**3, old**3, y)
+    assert codes(off) == ["bins-differ"]
+    assert f"Bins alone, without the map, say {off.notes[0].values['rate']:.4f}: the map may be off" in str(off)
+    assert codes(label_shift(KEEP, new, old, y)) == []
 
 
 def test_the_mix_is_found_by_bins_alone() -> None:

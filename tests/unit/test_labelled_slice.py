@@ -67,7 +67,8 @@ def test_few_labels_fall_back_to_the_exact_interval_and_say_so(y: list[int]) -> 
     assert (found.low, found.high) == tuple(float(end) for end in clopper_pearson(sum(y), n, 0.05))
     assert found.rate == sum(y) / n
     assert f"from {n} labels alone, exact" in str(found)
-    assert "Clopper and Pearson" in str(found)
+    assert [note.code for note in found.notes] == ["few-labels"]
+    assert "Fewer than 20 events or 20 others are labelled, so scores are left out and the interval is" in str(found)
 
 
 def test_labels_of_one_class_have_an_interval_too() -> None:
@@ -113,7 +114,8 @@ def test_order_merging_grids_and_weights() -> None:
 def test_few_weighted_labels_say_that_the_interval_is_approximate() -> None:
     found = mean_rate(FAR, NEAR[:30], Y[:30], labelled_weight=np.linspace(1, 2, 30))
     assert found.method == "clopper-pearson"
-    assert "approximate" in str(found)
+    assert [note.code for note in found.notes] == ["few-labels", "approximate-interval"]
+    assert "Weights enter by their effective size, so the interval is approximate." in str(found)
 
 
 def test_a_table_serves_as_the_large_set() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import InputError
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
+from calibrant.messages import InputError
 from calibrant.numerics import Ends
 
 finite = st.floats(-1e300, 1e300)
@@ -159,7 +159,7 @@ def test_truth_values_are_words_and_not_1_and_0():
     for flags in ([True, False], np.array([True, False]), np.array([np.True_, np.False_], dtype=object)):
         np.testing.assert_array_equal(map_.apply([0.5, 0.5], flags), [0.75, np.nan])
     assert map_.apply([0.5, 0.5], [1, 0]).tolist() == [0.25, 0.5]
-    with pytest.raises(InputError, match="the column 'flag' mixes truth values with numbers"):
+    with pytest.raises(InputError, match="the column 'flag' mixes booleans with numbers"):
         map_.apply([0.5, 0.5], np.array([True, 1], dtype=object))
 
 
@@ -203,10 +203,10 @@ def test_groups_that_are_missing_or_of_another_length_are_refused():
         (NUMBERED, {"region": [3, 3]}, "groups has no column 'branch', which this map needs: it has region"),
         (NUMBERED, {}, "it has none"),
         (NUMBERED, np.ma.array([3, 3]), "masked"),
-        (two, [3, 3], r"needs 2 columns of groups: pass by name"),
+        (two, [3, 3], "groups is one column, and this map needs 2: pass them by name"),
         (two, None, "needs the column 'branch' and 'region'"),
-        (IdentityMap(), ["a", "b"], "needs 0 columns of groups: pass no groups"),
-        (LogitAffineMap(1.0, 0.0), ["a", "b"], "needs 0 columns of groups: pass no groups"),
+        (IdentityMap(), ["a", "b"], "groups is one column, and this map needs none: leave it out"),
+        (LogitAffineMap(1.0, 0.0), ["a", "b"], "this map needs none: leave it out"),
     ):
         with pytest.raises(InputError, match=sentence):
             map_.apply([0.5, 0.5], groups)
@@ -252,7 +252,7 @@ def test_a_map_by_group_is_not_drawn_as_one_curve():
 
 
 def test_a_shift_after_a_map_by_group_is_one_more_stage():
-    from calibrant.export.document import Calibration
+    from calibrant.calibration import Calibration
     from calibrant.shift.stages import then_shift
 
     moved = then_shift(Calibration(NUMBERED), 1.0, "moved", Ends())

@@ -53,6 +53,7 @@ def test_the_past_is_replayed_without_looking_ahead() -> None:
     assert rows.young == 2
     assert rows.young_events == 0
     assert rows.naive_rate == pytest.approx(2 / 5)
+    assert [note.code for note in rows.notes] == ["events-after-as-of", "events-after-horizon", "rows-after-as-of"]
     assert "1 event after as_of" in str(rows)
     assert "1 event later than the horizon" in str(rows)
     assert "1 row scored after as_of" in str(rows)
@@ -114,7 +115,8 @@ def test_weights_by_hand() -> None:
     assert rows.arrived == pytest.approx(0.5)
     assert rows.naive_rate == pytest.approx(22 / 48)
     assert "about 50 % of theirs have arrived" in str(rows)
-    assert "Weights take it" in str(rows)
+    assert [note.code for note in rows.notes] == ["same-delays"]
+    assert "Weights take it that events of young rows arrive as late as those of mature rows, at every" in str(rows)
 
 
 def test_rows_too_young_to_weigh_are_dropped_and_counted() -> None:
@@ -122,7 +124,8 @@ def test_rows_too_young_to_weigh_are_dropped_and_counted() -> None:
     rows = mature(p, y, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="weight")
     assert rows.sample_weight is not None
     assert 0 < len(p) - rows.rows < rows.young
-    assert "young rows dropped: fewer than 10%" in str(rows)
+    assert [note.code for note in rows.notes] == ["same-delays", "young-rows-dropped"]
+    assert "young rows dropped: fewer than 10% of events arrive by their age." in str(rows)
     assert rows.sample_weight.max() <= 10.0
     assert (rows.sample_weight > 0.0).all()
 
@@ -173,7 +176,8 @@ def test_nothing_mature_is_said_and_not_made_up() -> None:
     rows = mature([0.2, 0.7], [0, 1], score_time=[9, 9], as_of=10, horizon=5)
     assert rows.rows == 0
     assert math.isnan(rows.rate)
-    assert "No row is mature" in str(rows)
+    assert [note.code for note in rows.notes] == ["nothing-mature"]
+    assert "No row is mature at this moment: nothing can be counted yet." in str(rows)
     assert rows.to_dict()["rate"] is None
 
 

@@ -97,7 +97,9 @@ def test_margins_enter_as_their_expit() -> None:
 
 def test_mistakes_are_told() -> None:
     X, y = rows()
-    with pytest.raises(InputError, match=r"LogisticRegression has no partial_fit.*prefit=True"):
+    with pytest.raises(
+        InputError, match=r"estimator is of the type LogisticRegression, which has no partial_fit.*prefit=True"
+    ):
         OnlineClassifier(LogisticRegression()).partial_fit(X, y)
     with pytest.raises(ValueError, match="there is 1 class"):
         OnlineClassifier(SGDClassifier()).partial_fit(X, np.repeat("no", 1200))

@@ -113,7 +113,7 @@ def test_the_map_of_the_moment_says_what_the_forecaster_says(make):
 @pytest.mark.parametrize(
     ("row", "label", "told"),
     [
-        ([0.2, 0.8], "cat", "2 scores but there are 3 classes"),
+        ([0.2, 0.8], "cat", "score has 2 numbers but there are 3 classes"),
         ([0.2, 0.2, 0.2], "cat", "sum"),
         ([0.5, 0.6, -0.1], "cat", r"\[0, 1\]"),
         ([0.5, float("nan"), 0.5], "cat", "missing"),
@@ -354,7 +354,7 @@ def test_top_label_forecasts_of_an_overconfident_model_become_calibrated():
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda: OnlineClasses(OnlinePlatt(), ["a", "a"]), "no name twice"),
+        (lambda: OnlineClasses(OnlinePlatt(), ["a", "a"]), "classes must be distinct names"),
         (lambda: OnlineClasses(OnlinePlatt(), 1), "two classes or more"),
         (lambda: OnlineClasses(OnlinePlatt(), "abc"), "two classes or more"),
         (lambda: OnlineClasses(OnlinePlatt(), 3, "canonical"), "notion must be one of"),
@@ -403,9 +403,9 @@ def test_a_temperature_that_no_stream_leads_to_is_refused(place, value):
     model = OnlineTemperature(NAMES).learn_many(p, named(y))
     before, state = model.state, model.state
     state["numbers"][place] = value
-    with pytest.raises(InputError, match="the state's slope"):
+    with pytest.raises(InputError, match="its slope cannot come from any stream"):
         resume(state)
-    with pytest.raises(InputError, match="the state's slope"):
+    with pytest.raises(InputError, match="its slope cannot come from any stream"):
         model.restore(state)
     assert model.state == before
 

@@ -8,13 +8,14 @@ import pickle
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from calibrant import Calibration, ClassCalibration, InputError, online
-from calibrant.guarantees.certificates import Refusal
+from calibrant import Calibration, InputError, online
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import LogitAffineMap
 from calibrant.online import (
     Aioli,
@@ -32,6 +33,7 @@ from calibrant.online import (
     Restarting,
     Tracking,
     TwoChoices,
+    read_only,
     resume,
 )
 from calibrant.online.base import KINDS, own_copy
@@ -156,6 +158,8 @@ def test_an_argument_that_is_not_kept_is_no_attribute(made: Forecaster) -> None:
 
 def test_a_forecaster_of_your_own_may_keep_what_it_learns_in_public() -> None:
     class Mean(Forecaster):
+        prior: float = read_only()
+
         def __init__(self, prior: float = 0.5) -> None:
             self.prior, self.total, self.seen = prior, 0.0, 0
 
@@ -166,7 +170,6 @@ def test_a_forecaster_of_your_own_may_keep_what_it_learns_in_public() -> None:
         def _parameters(self) -> dict[str, Any]:
             return {"prior": self.prior}
 
-    del KINDS["Mean"]
     mean = Mean().learn_many([0.5] * 4, [0, 1, 1, 1])
     assert (mean.total, mean.seen) == (3.0, 4)
     with pytest.raises(AttributeError, match="prior is set when Mean is made"):
@@ -286,7 +289,9 @@ def test_features_in_another_order_than_the_scores_are_refused() -> None:
                 getattr(make(), call)(scores, labels, turned)
         with pytest.raises(InputError, match=told):
             make().predict_many(scores, turned)
-    with pytest.raises(InputError, match=r"scores and labels have the same index.*: pass labels.loc\[scores.index\]"):
+    with pytest.raises(
+        InputError, match=r"labels has the same index as scores in another order.*: pass labels.loc\[scores.index\]"
+    ):
         OnlinePlatt().learn_many(scores, labels.loc[[2, 0, 1]])
 
 
@@ -301,7 +306,9 @@ def test_labels_and_features_in_another_order_than_rows_of_classes_are_refused()
     ):
         forecaster.forecast_many(frame, labels)
         for call in (forecaster.forecast_many, forecaster.learn_many):
-            with pytest.raises(InputError, match=r"scores and labels have the same index.*pass labels.loc\[scores"):
+            with pytest.raises(
+                InputError, match=r"labels has the same index as scores in another order.*pass labels.loc\[scores"
+            ):
                 call(frame, labels.loc[order])
     sided = OnlineClasses(CalibratedRegression(1), ["cat", "dog"])
     sided.forecast_many(frame, labels, features)
@@ -355,7 +362,7 @@ def test_every_forecaster_lists_its_certificates(made: Forecaster) -> None:
 
 @pytest.mark.parametrize("name", WITHOUT_THEOREM)
 def test_where_no_parameters_would_help_none_are_spoken_of(name: str) -> None:
-    assert ALL[name]().certificate() == Refusal(f"no theorem covers {name}")
+    assert ALL[name]().certificate() == Refusal(RefusalCode.NO_THEOREM, f"no theorem covers {name}")
 
 
 # -------------------------------------------------------------------------------------------------------- a document
@@ -392,16 +399,13 @@ def test_wrappers_compile_the_experts_that_can_be() -> None:
         assert compiled.to_json() == plain.to_json()
 
 
-def test_maps_of_several_classes_and_of_one_score_go_into_documents_of_their_own() -> None:
+def test_frozen_maps_go_into_documents_and_forecasters_do_not() -> None:
     classes = online.OnlineTemperature(["cat", "dog", "bird"])
-    with pytest.raises(InputError, match=r"use ClassCalibration\(map\)"):
-        Calibration(classes.freeze())
     with pytest.raises(InputError, match=r"pass forecaster.freeze\(\)"):
-        ClassCalibration(classes)
-    with pytest.raises(InputError, match="several classes"):
-        ClassCalibration(OnlinePlatt().freeze())
+        Calibration(classes)
     row = [[0.2, 0.3, 0.5]]
-    assert ClassCalibration(classes.freeze()).transform(row) == pytest.approx(classes.predict_many(row))
+    assert Calibration(classes.freeze()).transform(row) == pytest.approx(classes.predict_many(row))
+    assert Calibration(OnlinePlatt().freeze()).classes == ()
 
 
 def test_adapters_are_among_the_names() -> None:
@@ -445,41 +449,79 @@ def test_a_kernel_that_numba_refuses_stays_as_it_was() -> None:
         def _parameters(self) -> dict[str, Any]:
             return {}
 
-    try:
-        forecaster = Untyped()
-        with pytest.raises(InputError, match="numba cannot compile Untyped") as caught:
-            forecaster.compile()
-        assert "\n" not in str(caught.value)
-        assert forecaster.learn_one(0.25, 1).predict_one(0.25) == 0.25
-    finally:
-        KINDS.pop("Untyped")
+    forecaster = Untyped()
+    with pytest.raises(InputError, match="numba cannot compile Untyped") as caught:
+        forecaster.compile()
+    assert "\n" not in str(caught.value)
+    assert forecaster.learn_one(0.25, 1).predict_one(0.25) == 0.25
 
 
 # ------------------------------------------------------------------------------------------------- steps of one's own
 
 
-@pytest.fixture
-def contrary() -> Any:
-    class Contrary(AsIs):
-        def _predict_one(self, score: float, features: Any = None) -> float:
-            return 1.0 - super()._predict_one(score)
+class Contrary(online.RowByRow, AsIs):
+    """What the score leaves of 1."""
 
-    yield Contrary
-    KINDS.pop("Contrary")
+    def _predict_one(self, score: float, features: Any = None) -> float:
+        return 1.0 - super()._predict_one(score)
 
 
-def test_steps_of_ones_own_are_those_that_streams_and_wrappers_go_by(contrary: Any) -> None:
+def test_steps_of_ones_own_are_those_that_streams_and_wrappers_go_by() -> None:
     x, y = [0.99, 0.75, 0.25] * 20, [1, 0, 1] * 20
-    assert contrary().forecast_many(x, y).tolist() == [1.0 - s for s in x]
+    assert Contrary().forecast_many(x, y).tolist() == [1.0 - s for s in x]
     for make in (
-        lambda: online.MultiExpert(contrary(), AsIs()),
-        lambda: online.Restarting(contrary()),
-        lambda: online.Tracking(contrary()),
+        lambda: online.MultiExpert(Contrary(), AsIs()),
+        lambda: online.Restarting(Contrary()),
+        lambda: online.Tracking(Contrary()),
     ):
         streamed, row_by_row = make().forecast_many(x, y), make()
         for p, score, label in zip(streamed.tolist(), x, y, strict=True):
             assert row_by_row.predict_one(score) == p
             row_by_row.learn_one(score, label)
+
+
+def test_steps_of_ones_own_that_a_stream_would_not_go_by_are_refused() -> None:
+    told = "Mine defines {}, which methods that it inherits do not call: put calibrant.online.RowByRow first"
+    for base in (AsIs, online.MultiExpert, online.CalibratedRegression):
+        for step in ("_predict_one", "_learn_one"):
+            with pytest.raises(InputError, match=told.format(step)):
+                type("Mine", (base,), {step: lambda self: None})
+            assert issubclass(type("Mine", (online.RowByRow, base), {step: lambda self: None}), base)
+
+
+def test_a_forecaster_of_ones_own_is_resumed_by_the_name_that_it_was_given() -> None:
+    mine = Contrary().learn_many([0.25] * 3, [0, 1, 1])
+    assert json.loads(mine.to_json())["forecaster"] == "Contrary"
+    with pytest.raises(InputError, match=r"state is of 'Contrary', which is not .*: was it changed.* register\(name\)"):
+        resume(mine.to_json())
+    assert Contrary().restore(mine.to_json()).n_rows == 3
+    online.register("my contrary")(Contrary)
+    try:
+        assert json.loads(mine.to_json())["forecaster"] == "my contrary"
+        found = resume(mine.to_json())
+        assert type(found) is Contrary
+        assert found.state == mine.state
+    finally:
+        del KINDS["my contrary"]
+
+
+def test_the_forecaster_of_the_guide_does_what_the_guide_says() -> None:
+    guide = (
+        (Path(__file__).parents[2] / "docs/online.md")
+        .read_text(encoding="utf-8")
+        .split("## A forecaster of your own")[1]
+    )
+    there: dict[str, Any] = {"__name__": "guide"}
+    exec(guide.split("```python\n")[1].split("```")[0], there)
+    try:
+        mean = there["RunningMean"](0.25).learn_many([0.5] * 3, [1, 0, 1])
+        assert mean.predict_one(0.9) == 2.25 / 4
+        assert resume(mean.to_json()).predict_many([0.1, 0.2]).tolist() == [2.25 / 4] * 2
+        assert online.Tracking(mean).learn_one(0.5, 1).n_rows == 1
+        with pytest.raises(AttributeError, match="prior is set when RunningMean is made"):
+            mean.prior = 0.5
+    finally:
+        del KINDS["RunningMean"]
 
 
 def test_a_row_that_one_expert_refuses_is_learned_by_none() -> None:

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from calibrant.arrays import InputError
 from calibrant.fits.scaling import Scaling, fit_platt
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, StepMap
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online import (
     Aioli,
@@ -35,12 +35,12 @@ from calibrant.online import (
     OnlinePlatt,
     Refitted,
     Restarting,
-    kernel_forecaster,
+    compiled,
     resume,
 )
 from calibrant.online.experts import improper, newton
+from calibrant.online.experts.logistic_steps import BETA_RADIUS, RADIUS
 from calibrant.online.experts.mixtures import lost_by_rounding, weighted_mean
-from calibrant.online.experts.newton_steps import BETA_RADIUS, RADIUS
 from calibrant.online.experts.pools import Gridded
 from calibrant.tallies import Tally
 
@@ -191,11 +191,11 @@ def test_compiled_and_plain_steps_give_the_same_bits(
     labels[2_500:] = 1.0 - labels[2_500:]
     told = []
     for enough in (1, 10**9):
-        monkeypatch.setattr(kernel_forecaster, "ENOUGH_ROWS", enough)
-        monkeypatch.setattr(kernel_forecaster, "ENOUGH_COMPILED", enough)
+        monkeypatch.setattr(compiled, "ENOUGH_ROWS", enough)
+        monkeypatch.setattr(compiled, "ENOUGH_COMPILED", enough)
         made = forecaster()
         told.append((made.forecast_many(scores, labels).tobytes(), made.state))
-        assert (made._recipe, 0) in kernel_forecaster.COMPILED
+        assert (made._recipe, 0) in compiled.COMPILED
     assert told[0] == told[1]
 
 
@@ -277,7 +277,7 @@ def test_the_frozen_map_says_what_the_forecaster_says(forecaster: Forecaster) ->
         (lambda: Refitted("isotonic"), "method must be"),  # type: ignore[arg-type]
         (lambda: Refitted(every=0), "every must be"),
         (lambda: Refitted(n_bins=None), "n_bins must be"),  # type: ignore[arg-type]
-        (lambda: Refitted(window=10, half_life=3), "not both"),
+        (lambda: Refitted(window=10, half_life=3), "half_life must be left out where window is given"),
         (lambda: Refitted(half_life=-1.0), "half_life must be"),
         (lambda: Restarting(OnlinePlatt(), levels=0), "levels must be"),
         (lambda: Restarting(0.5), "expert must be"),  # type: ignore[arg-type]
@@ -998,7 +998,7 @@ def test_no_adversary_gains_by_the_rounding_near_the_ends(scores: list[float], m
         assert ours - theirs <= math.log(2.0) + (t + 1) * 2.0**-21
 
 
-class Turning(Forecaster, abstract=True):
+class Turning(Forecaster):
     """The score after an even number of rows, else what the score leaves of 1."""
 
     def __init__(self) -> None:

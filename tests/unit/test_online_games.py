@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant import InputError
-from calibrant.arrays.errors import CalibrantWarning
 from calibrant.guarantees.online_promise import IN_ORDER, rounded_up
 from calibrant.maps import IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.messages import CalibrantWarning
 from calibrant.metrics import epsilon_error, error_over_time
 from calibrant.online import (
     AsIs,
@@ -33,7 +33,6 @@ from calibrant.online import (
     TwoChoices,
     resume,
 )
-from calibrant.online.base import KINDS
 from calibrant.online.games.bounds import (
     farthest_out,
     hedged_brier,
@@ -76,9 +75,6 @@ class Fixed(Forecaster):
 
     def _resume(self, numbers: list[float]) -> None:
         self.seen = int(numbers[0])
-
-
-del KINDS["Fixed"]
 
 
 def stream(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -337,8 +333,9 @@ def test_a_stream_in_one_bin_of_the_expert_is_told_once(make: type[Forecaster]) 
         copy.deepcopy(game).learn_many(x, y)
         make(AsIs(), epsilon=0.001).learn_many(x, y)  # a finer one has nothing to tell
         assert len(told) == 1
-    with pytest.warns(CalibrantWarning, match=CROWDED):
+    with pytest.warns(CalibrantWarning, match=CROWDED) as caught:
         make(AsIs()).learn_many(x, y)
+    assert caught[0].message.note.code == "rows-in-one-bin"
 
 
 def test_a_crowd_that_gathers_later_is_told_also_after_many_restarts() -> None:
@@ -966,7 +963,6 @@ def test_every_expert_is_asked_once_a_row() -> None:
             Counting.asked += 1
             return super()._predict_one(score)
 
-    del KINDS["Counting"]
     x, y = stream(30)
     told = MultiExpert(Counting(), OnlinePlatt()).forecast_many(x, y)
     assert Counting.asked == 30

@@ -10,7 +10,7 @@ import pytest
 from calibrant import InputError
 from calibrant.numerics import expit
 from calibrant.online import Forecaster, OnlineBeta, OnlinePlatt, resume
-from calibrant.online.experts.newton_steps import BETA_RHO, D1, D2, E1, E3, RHO
+from calibrant.online.experts.logistic_steps import BETA_RHO, D1, D2, E1, E3, RHO
 
 FADING = {OnlinePlatt: (D1, D2, RHO), OnlineBeta: (E1, E3, BETA_RHO)}
 

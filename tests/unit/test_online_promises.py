@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.refusal import Refusal
 from calibrant.online import (
     Aioli,
     AsIs,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from calibrant.online import OnlineBeta, OnlinePlatt, kernel_forecaster, resume
-from calibrant.online.experts.newton_steps import BETA_A, BETA_C, D1, D2, E1, E3, A, B
+from calibrant.online import OnlineBeta, OnlinePlatt, compiled, resume
+from calibrant.online.experts.logistic_steps import BETA_A, BETA_C, D1, D2, E1, E3, A, B
 
 Chunk = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
 ROWS_AT_ONCE = 500_000
@@ -61,14 +61,14 @@ def test_parameters_stay_in_the_ball_and_the_matrix_positive_definite(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("numba")
-    monkeypatch.setattr(kernel_forecaster, "ENOUGH_ROWS", 1)  # so many rows are for compiled steps only
+    monkeypatch.setattr(compiled, "ENOUGH_ROWS", 1)  # so many rows are for compiled steps only
     rng = np.random.default_rng(0)
     forecaster = make(clamp=clamp)
     n = 10**8 if full_size else 10**6
     for begin in range(0, n, ROWS_AT_ONCE):
         scores, labels = stream(rng, begin, ROWS_AT_ONCE)
         told = forecaster.forecast_many(scores, labels)
-        assert (forecaster._recipe, 0) in kernel_forecaster.COMPILED
+        assert (forecaster._recipe, 0) in compiled.COMPILED
         assert np.isfinite(told).all()
         assert (told >= 0.0).all()
         assert (told <= 1.0).all()

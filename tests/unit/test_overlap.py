@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.calibrators.crossfit import crossfit
-from calibrant.export.document import Calibration, DocumentError
+from calibrant.export.errors import DocumentError
 from calibrant.guarantees.overlap import WORDS, Lowest, _agreement, overlap, sketch
 from calibrant.maps import IdentityMap
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid, logit
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import check
+from calibrant.verdict.evidence import Unseen, overlap_unknown
 
 
 def world(n: int = 2000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -191,14 +193,13 @@ def test_where_heaped_rows_cannot_be_known_again_the_verdict_says_so():
     cal = PlattScaling().fit(*heaped_world(2000))
     other = check(*heaped_world(2000, 1), calibration=cal)
     assert other.in_sample is None
-    said = [note for note in other.notes if "cannot be seen whether the map was fitted to these rows" in note]
-    assert len(said) == 1
-    assert "(scores are heaped or few)" in said[0]
-    assert said[0] in str(other)
+    (said,) = [note for note in other.notes if note.code == "overlap-unknown"]
+    assert said.values["why"] is Unseen.TIES
+    assert str(said) in str(other)
     grid = tally(*world(3000, 2), grid=Grid())
     gridded = check(grid, calibration=PlattScaling().fit(*world(3000, 1)))
-    assert "(scores were counted on a grid)" in gridded.notes[-1]
-    assert not any("cannot be seen" in note for note in check(*heaped_world(2000, 1)).notes)
+    assert gridded.notes[-1] == overlap_unknown(Unseen.GRID)
+    assert not any(note.code == "overlap-unknown" for note in check(*heaped_world(2000, 1)).notes)
 
 
 @settings(max_examples=100, deadline=None)
@@ -323,7 +324,8 @@ def test_time_and_groups_set_rows_apart_in_the_cross_fit():
     forward = check(scores, y, calibration=cal, time=np.arange(len(y)))
     assert forward.crossfitted
     assert forward.rows < len(y)  # the first stretch has no past
-    assert any("rows have no probability and are left out" in note for note in forward.notes)
+    left_out = {note.code: note.values for note in forward.notes}["rows-without-probability"]
+    assert left_out == {"left_out": len(y) - forward.rows, "n": len(y)}
     grouped = check(scores, y, calibration=cal, groups=np.arange(len(y)) // 4, by=np.arange(len(y)) % 3)
     assert grouped.crossfitted
     assert grouped.rows == len(y)
@@ -366,7 +368,7 @@ def test_log_odds_are_judged_as_the_calibration_takes_them():
     assert verdict.in_sample is False
     with pytest.raises(InputError, match="kind='probability' is not what the calibration takes, 'logit'"):
         check(scores, y, calibration=cal, kind="probability")
-    with pytest.raises(InputError, match="the tally holds probability scores"):
+    with pytest.raises(InputError, match="scores is a tally of probability scores, and the calibration takes logit"):
         check(tally(scores, y), calibration=cal)
 
 
@@ -385,10 +387,10 @@ def test_a_large_frame_is_mapped_where_it_is_and_cannot_see_fitted_rows():
     cal = PlattScaling().fit(scores, y)
     verdict = check(pl.DataFrame({"s": scores, "y": y}).lazy(), score="s", label="y", calibration=cal)
     assert verdict.in_sample is None
-    assert "cannot be seen whether the map was fitted to these rows" in verdict.notes[-1]
+    assert verdict.notes[-1] == overlap_unknown(Unseen.FRAME)
     assert verdict.predicted == pytest.approx(cal.transform(scores).sum(), rel=1e-6)
 
 
 def test_what_is_no_calibration_is_refused():
-    with pytest.raises(InputError, match="a fitted calibrator is needed"):
+    with pytest.raises(InputError, match="calibration must be a Calibration, a map or a fitted calibrator, got str"):
         check(*world(), calibration="map.json")

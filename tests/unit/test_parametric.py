@@ -7,14 +7,15 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from calibrant.arrays import InputError
-from calibrant.calibrators.binary.scaling import BetaScaling, LogitShift, PlattScaling, TemperatureScaling
+from calibrant.calibrators.binary.scaling import BetaScaling, LogitShift, PlattScaling
+from calibrant.calibrators.temperature import TemperatureScaling
 from calibrant.fits import scaling
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap
+from calibrant.messages import InputError
 from calibrant.numerics import Grid, expit, log_loss, logit
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 
 
 def world(
@@ -130,16 +131,25 @@ SEPARATED = {
 }
 
 
+SOFTENED_ONE, SOFTENED_TWO = "soft-targets-for-one-class", "soft-targets-for-separated-classes"
+SOFTENED = {SOFTENED_ONE, SOFTENED_TWO, "labels-on-their-side"}
+
+
+def softened(cal) -> set[str]:
+    """Codes of notes that say why soft targets were used."""
+    return {note.code for note in cal.notes_} & SOFTENED
+
+
 @pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
 @pytest.mark.parametrize("name", SEPARATED)
 def test_separated_classes_get_soft_targets_and_a_note(cls, name):
     scores, y, noted = SEPARATED[name]
     cal = cls().fit(scores, y)
-    assert any("soft targets" in note for note in cal.notes_) == noted
+    assert softened(cal) == ({SOFTENED_ONE if len(set(y)) == 1 else SOFTENED_TWO} if noted else set())
     out = cal.transform([0.0, 0.3, 1.0])
     assert ((out > 0) & (out < 1)).all()
     asked = cls(soft_targets=True).fit(scores, y)
-    assert not any("soft targets" in note for note in asked.notes_)
+    assert not softened(asked)
     if noted:
         assert asked.map_ == cal.map_
 
@@ -152,14 +162,15 @@ def test_inverted_separation(scores):
     y = [1, 1, 1, 0, 0, 0]
     flat = PlattScaling().fit(scores, y)
     assert flat.map_.slope == 0.0
-    assert not any("soft targets" in note for note in flat.notes_)
+    assert not softened(flat)
     np.testing.assert_allclose(flat.transform([0.0, 0.4, 1.0]), 0.5, rtol=1e-12)
     free = PlattScaling(increasing=False).fit(scores, y)
     assert free.map_.slope < 0.0
-    assert any("soft targets" in note for note in free.notes_)
+    assert softened(free) == {SOFTENED_TWO}
+    assert str(free.notes_[-1]).startswith("the classes are separated by the score: Platt's soft targets were used")
     assert free.map_ == PlattScaling(increasing=False, soft_targets=True).fit(scores, y).map_
     beta = BetaScaling().fit(scores, y)
-    assert not any("soft targets" in note for note in beta.notes_)
+    assert not softened(beta)
     np.testing.assert_allclose(beta.transform([0.1, 0.9]), 0.5, rtol=1e-6)
 
 
@@ -228,7 +239,7 @@ def test_wrong_options_are_refused():
         PlattScaling("odds").fit(scores, y)
     with pytest.raises(InputError, match="variant must be"):
         BetaScaling("abc").fit(scores, y)
-    with pytest.raises(InputError, match="needs probabilities"):
+    with pytest.raises(InputError, match="scores must be probabilities, not logit scores: use PlattScaling"):
         BetaScaling().fit(logit(scores), y, kind="logit")
     with pytest.raises(InputError, match="scores="):
         PlattScaling().fit_tally(Tally.from_table([5, 5], [1, 4], edges=[0.5]))
@@ -317,7 +328,8 @@ def test_scores_on_their_side_give_a_soft_temperature():
     """Two events at 0.9 and two non-events at 0.1: soft targets 3/4 and 1/4, so m(0.9) = 3/4 and T = 2."""
     cal = TemperatureScaling().fit([0.9, 0.9, 0.1, 0.1], [1, 1, 0, 0])
     assert cal.temperature_ == pytest.approx(2.0, rel=1e-9)
-    assert "every score lies on the side of its label: Platt's soft targets" in cal.notes_[-1]
+    assert softened(cal) == {"labels-on-their-side"}
+    assert "every score lies on the side of its label: Platt's soft targets" in str(cal.notes_[-1])
     assert TemperatureScaling(soft_targets=True).fit([0.9, 0.9, 0.1, 0.1], [1, 1, 0, 0]).map_ == cal.map_
 
 
@@ -325,8 +337,8 @@ def test_one_class_runs_away_only_on_its_own_side():
     """Events on both sides of 1/2 have a best temperature: 3 of 4 at 0.9, 1 at 0.1, m(0.9) = 3/4."""
     mixed = TemperatureScaling().fit([0.9, 0.9, 0.9, 0.1], [1, 1, 1, 1])
     assert mixed.temperature_ == pytest.approx(2.0, rel=1e-9)
-    assert not any("soft" in note for note in mixed.notes_)
-    assert "soft" in TemperatureScaling().fit([0.9, 0.6], [1, 1]).notes_[-1]
+    assert not softened(mixed)
+    assert softened(TemperatureScaling().fit([0.9, 0.6], [1, 1])) == {"labels-on-their-side"}
 
 
 def test_wrong_side_scores_have_infinite_temperature():
@@ -339,7 +351,8 @@ def test_wrong_side_scores_have_infinite_temperature():
 def test_scores_in_the_middle_have_no_temperature(kind, middle):
     cal = TemperatureScaling().fit([middle] * 4, [0, 1, 1, 1], kind=kind)
     assert cal.temperature_ == 1.0
-    assert "no temperature has any effect" in cal.notes_[-1]
+    assert cal.notes_[-1].code == "scores-at-one-half"
+    assert "no temperature has any effect" in str(cal.notes_[-1])
 
 
 @pytest.mark.parametrize("label", [0, 1])
@@ -347,7 +360,8 @@ def test_a_level_of_one_class_uses_soft_targets(label):
     """Eight rows of one class at 1/2: 9/10 or 1/10."""
     cal = LogitShift().fit(np.full(8, 0.5), np.full(8, label))
     assert cal.transform([0.5])[0] == pytest.approx(0.9 if label else 0.1, rel=1e-12)
-    assert "only one class is present: Platt's soft targets" in cal.notes_[-1]
+    assert softened(cal) == {"one-class"}
+    assert "only one class is present: Platt's soft targets" in str(cal.notes_[-1])
 
 
 def test_real_scores_that_are_no_log_odds_are_refused():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import halfnorm, norm
 
-from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.online import (
     CdfForecast,
     GaussianForecast,
@@ -109,9 +109,10 @@ def test_quantiles_of_samples_are_the_inverse_of_their_law(draws: list[int], x: 
 
 
 def test_crossing_quantiles_are_sorted_and_told() -> None:
-    with pytest.warns(CalibrantWarning, match="cross in 1 of 2 rows"):
+    with pytest.warns(CalibrantWarning, match="values has quantiles that cross in 1 of 2 rows") as caught:
         forecast = QuantileForecast([0.1, 0.5, 0.9], [[1.0, 2.0, 3.0], [5.0, 4.0, 6.0]])
     assert forecast.crossed == 1
+    assert [each.message.note.code for each in caught] == ["quantiles-cross"]
     assert forecast.values[1].tolist() == [4.0, 5.0, 6.0]
 
 
@@ -160,7 +161,8 @@ def test_quantile_calibration_by_hand() -> None:
 def test_quantile_calibration_without_rows_says_so() -> None:
     error = quantile_calibration_error(GaussianForecast([0.0], 1.0), [np.nan])
     assert np.isnan(error.value)
-    assert "no row" in error.notes[0]
+    assert [note.code for note in error.notes] == ["no-forecast-with-outcome"]
+    assert str(error.notes[0]) == "not defined: no row has both a forecast and an outcome"
 
 
 def test_right_laws_show_the_error_that_chance_gives_them() -> None:
@@ -297,21 +299,21 @@ def test_columns_of_one_index_in_two_orders_are_refused() -> None:
     days = pd.date_range("2024-01-01", periods=6)
     y, flat = pd.Series(np.arange(6.0), days), pd.Series(np.full(6, 0.5), days)
     back, table = flat[::-1], pd.DataFrame({"low": flat, "high": flat + 1.0})
-    for words, call in [
-        ("y and forecast", lambda: parity_stream(GaussianForecast(back, 1.0), y)),
-        ("y and forecast", lambda: parity_stream(GaussianForecast([0.0] * 6, back), y)),
-        ("y and forecast", lambda: parity_stream(QuantileForecast([0.2, 0.8], table[::-1]), y)),
-        ("y and forecast", lambda: parity_stream(SampleForecast(table[::-1]), y)),
-        ("y and forecast", lambda: parity_stream(back, y)),
-        ("y and previous", lambda: parity_stream(flat, y, previous=back)),
-        ("y and by", lambda: parity_stream(flat, y, by=back.astype(str))),
-        ("forecast and by", lambda: parity_stream(flat, y.to_numpy(), by=back.astype(str))),
-        ("y and batch", lambda: parity_stream(flat, y, batch=pd.Series(range(6), days[::-1]))),
-        ("mean and sd", lambda: GaussianForecast(flat, back)),
-        ("forecast and x", lambda: GaussianForecast(flat, 1.0).cdf(back)),
-        ("y and forecast", lambda: quantile_calibration_error(GaussianForecast(back, 1.0), y)),
+    for (first, second), call in [
+        (("y", "forecast"), lambda: parity_stream(GaussianForecast(back, 1.0), y)),
+        (("y", "forecast"), lambda: parity_stream(GaussianForecast([0.0] * 6, back), y)),
+        (("y", "forecast"), lambda: parity_stream(QuantileForecast([0.2, 0.8], table[::-1]), y)),
+        (("y", "forecast"), lambda: parity_stream(SampleForecast(table[::-1]), y)),
+        (("y", "forecast"), lambda: parity_stream(back, y)),
+        (("y", "previous"), lambda: parity_stream(flat, y, previous=back)),
+        (("y", "by"), lambda: parity_stream(flat, y, by=back.astype(str))),
+        (("forecast", "by"), lambda: parity_stream(flat, y.to_numpy(), by=back.astype(str))),
+        (("y", "batch"), lambda: parity_stream(flat, y, batch=pd.Series(range(6), days[::-1]))),
+        (("mean", "sd"), lambda: GaussianForecast(flat, back)),
+        (("forecast", "x"), lambda: GaussianForecast(flat, 1.0).cdf(back)),
+        (("y", "forecast"), lambda: quantile_calibration_error(GaussianForecast(back, 1.0), y)),
     ]:
-        with pytest.raises(InputError, match=f"^{words} have the same index in another order"):
+        with pytest.raises(InputError, match=f"^{second} has the same index as {first} in another order"):
             call()
     kept = parity_stream(GaussianForecast(flat, flat), y, previous=y.shift(1), batch=pd.Series(range(6), days))
     assert len(kept) == len(parity_stream(GaussianForecast(flat, 1.0), y, by=pd.Series(["a"] * 6))) == 5
@@ -480,7 +482,10 @@ def two():  # type: ignore[no-untyped-def]
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0]), "previous has 1"),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0, np.inf]), "previous holds an infinite"),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], batch=np.array(["2020", "NaT"], "datetime64[D]")), "missing"),
-        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0, 1.0], by=[0, 0]), "both given"),
+        (
+            lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0, 1.0], by=[0, 0]),
+            "by must be left out where previous is given",
+        ),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by=["a", None]), "missing"),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by=["a"]), "by has 1"),
         (lambda: parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=[1, 2, 1]), "stand together"),
@@ -490,7 +495,7 @@ def two():  # type: ignore[no-untyped-def]
         (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).judge(after=-1), "after must be"),
         (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).decide(LOSSES, actions=["a"]), "name every row"),
         (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0], n_levels=1), "n_levels"),
-        (lambda: GaussianForecast([1.0, 2.0], None), "mean and sd must both be given"),
+        (lambda: GaussianForecast([1.0, 2.0], None), "sd must be given: pass"),
         (lambda: QuantileForecast([25, 50], [[1.0, 2.0]]), "divide them by 100"),
         (lambda: parity_stream(np.full((3, 3), 0.5), [1.0, 2.0, 3.0]), "QuantileForecast"),
         (
@@ -519,7 +524,7 @@ def two():  # type: ignore[no-untyped-def]
         (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0], rows=[1]), "from 0 to 0"),
         (lambda: two().compare([OnlinePlatt()]), "by name"),
         (lambda: two().compare({"base": OnlinePlatt()}), "choose another"),
-        (lambda: two().compare({"OPS": OnlinePlatt()})["nope"], "no row named 'nope': it has 'base', 'OPS'"),
+        (lambda: two().compare({"OPS": OnlinePlatt()})["nope"], "name must be one of 'base', 'OPS', not 'nope'"),
         (lambda: two().judge(OnlinePlatt), "OnlinePlatt is a class"),
         (lambda: two().judge("OPS"), "must be one of calibrant.online, not 'OPS'"),
         (lambda: two().judge(OnlineTemperature(2)), "rows of classes"),

@@ -13,9 +13,9 @@ import pytest
 
 import calibrant as cb
 from calibrant import engine
-from calibrant.arrays import InputError
 from calibrant.arrays.paths import local_path, of_file_url
 from calibrant.maps import SoftmaxMap, StepMap
+from calibrant.messages import InputError
 from calibrant.tallies import Tally
 
 ADDRESSES = [
@@ -43,7 +43,7 @@ LABELS = (SCORES > 0.5).astype(int)
 
 
 def several() -> Any:
-    return cb.ClassCalibration(SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9))
+    return cb.Calibration(SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9))
 
 
 @cache
@@ -88,13 +88,13 @@ def in_store(path: Any) -> Any:
 
 DOORS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "Calibration.save": (".json", BINARY.save),
-    "ClassCalibration.save": (".json", lambda path: several().save(path)),
+    "Calibration of classes.save": (".json", lambda path: several().save(path)),
     "calibrator.save": (".json", lambda path: cb.PlattScaling().fit(SCORES, LABELS[::-1]).save(path)),
     "load": (".json", read_back(BINARY.save, cb.load)),
     "Calibration.export_sql": (".sql", needing("duckdb", call=lambda path: BINARY.export_sql(path, "s"))),
-    "ClassCalibration.export_sql": (".sql", needing("duckdb", call=lambda path: several().export_sql(path))),
+    "Calibration of classes.export_sql": (".sql", needing("duckdb", call=lambda path: several().export_sql(path))),
     "Calibration.export_onnx": (".onnx", needing("onnx", "onnxruntime", call=BINARY.export_onnx)),
-    "ClassCalibration.export_onnx": (
+    "Calibration of classes.export_onnx": (
         ".onnx",
         needing("onnx", "onnxruntime", call=lambda path: several().export_onnx(path)),
     ),

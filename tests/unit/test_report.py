@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.reporting import Report, report
 from calibrant.reporting.contents import _thresholds
 from calibrant.reporting.page import write_html
@@ -37,7 +37,7 @@ def full():
 
 
 def in_style(made, style):
-    return Report(STYLES[style].title, style, made.numbers, made.display)
+    return Report(STYLES[style].title, style, made.contents, made.display)
 
 
 class Page(HTMLParser):
@@ -94,7 +94,7 @@ def test_all_styles_hold_the_same_numbers():
 
 def test_all_styles_show_the_same_figures(full):
     def figures(style):
-        parts = sections(full.numbers, STYLES[style])
+        parts = sections(full.contents, STYLES[style])
         cells = [
             str(cell) for part in parts for block in part.blocks for row in getattr(block, "rows", ()) for cell in row
         ]
@@ -108,7 +108,6 @@ def test_every_style_orders_and_names_every_part():
     for style in STYLES.values():
         assert sorted(style.order) == sorted(PARTS)
         assert set(style.headings) == set(PARTS)
-        assert set(style.words) == set(STYLES["general"].words)
 
 
 def test_groups_of_few_scores_by_hand():
@@ -304,7 +303,7 @@ def test_a_calibrated_model_with_parts_that_are_off_is_amber_and_names_them(part
     assert verdict["state"] == "calibrated"
     assert verdict["segments"][verdict["off_parts"]["segments"][0]]["value"] == 3
     assert verdict["off_parts"]["periods"] == [7]
-    section = sections(partly.numbers, STYLES["general"])[0]
+    section = sections(partly.contents, STYLES["general"])[0]
     assert section.blocks[0].tone == "warn"
     said = " ".join(section.blocks[1].items)
     assert "(worst: event kind = 3, predicted " in said
@@ -315,7 +314,7 @@ def test_a_calibrated_model_without_such_parts_is_green():
     scores, y = rows(20_000, power=1.0)
     made = report(scores, y, by=np.arange(20_000) % 3)
     assert made.numbers["verdict"]["state"] == "calibrated"
-    assert sections(made.numbers, STYLES["general"])[0].blocks[0].tone == "good"
+    assert sections(made.contents, STYLES["general"])[0].blocks[0].tone == "good"
 
 
 def test_names_of_segments_are_the_user_s_in_every_style(partly):
@@ -334,6 +333,17 @@ def test_headlines_speak_the_words_of_their_style():
     assert "the PDs are too high" in in_style(off, "credit").to_markdown()
     assert "the risks are too high" in in_style(off, "clinical").to_markdown()
     assert "PlattScaling().fit(scores, y)" in in_style(off, "credit").to_markdown()
+
+
+def test_notes_are_values_in_json_and_speak_the_words_of_the_style_on_the_page():
+    scores, y = rows(300)
+    scores[:2], y[:2] = 0.0, (0, 1)
+    made = report(scores, y)
+    assert {"scores-at-ends", "log-odds-predict"} & {note["code"] for note in made.to_dict()["verdict"]["notes"]}
+    assert {"code", "text"} <= set(made.to_dict()["verdict"]["hints"][-1])
+    text = in_style(made, "clinical").to_markdown()
+    assert "1 outcome had a risk of exactly 0" in text
+    assert not re.search(r"\b(events?|scores?)\b", text.partition("## Intercept")[0])
 
 
 def test_small_p_values_are_legible_in_markdown():
@@ -400,7 +410,7 @@ def test_ids_are_unique_and_links_arrive(full):
 
 
 def test_no_text_of_the_user_becomes_markup(full):
-    made = Report(NASTY, "general", full.numbers, full.display)
+    made = Report(NASTY, "general", full.contents, full.display)
     page = Page(page_of(made))
     assert not page.named("script")
     assert f"{NASTY} = {NASTY}" in page.cells

@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.metrics import resampling
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.errors import ece
@@ -15,7 +15,7 @@ from calibrant.metrics.resampling import Resampled, bootstrap, null_draws, uncer
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally, cluster_buckets
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 
 
 def error(sample: Resampled) -> Floats:

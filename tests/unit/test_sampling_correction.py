@@ -72,9 +72,9 @@ def test_honest_ways_to_rebalance_are_taken() -> None:
 @pytest.mark.parametrize(
     ("recipe", "words"),
     [
-        ({}, "needs the recipe or the rates"),
-        ({"train_rate": 0.5}, "needs the recipe or the rates"),
-        ({"kept_negatives": 0.1, "train_rate": 0.5, "true_rate": 0.1}, "needs the recipe or the rates"),
+        ({}, "together with true_rate, but not both"),
+        ({"train_rate": 0.5}, "together with true_rate, but not both"),
+        ({"kept_negatives": 0.1, "train_rate": 0.5, "true_rate": 0.1}, "together with true_rate, but not both"),
         ({"kept_negatives": 0.0}, "kept_negatives"),
         ({"kept_negatives": 10}, "10 % is 0.1"),
         ({"kept_negatives": math.nan}, "kept_negatives"),

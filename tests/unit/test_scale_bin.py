@@ -17,9 +17,9 @@ from calibrant import (
     Refusal,
     ScalingBinning,
 )
-from calibrant.arrays import CalibrantWarning
 from calibrant.fits.bins import counted, equal_masses, parted, pulled_back
 from calibrant.maps import LogitAffineMap, PiecewiseLinearMap, StepMap
+from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid, expit
 from calibrant.tallies import Tally
 

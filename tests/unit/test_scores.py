@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as sk
 
-from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.messages import CalibrantWarning, InputError
 from calibrant.metrics.binary.scores import (
-    AT_MEANS,
-    AT_THEIR_WORD,
-    NO_WIDTH,
     DecisionCurve,
     accuracy,
     auc,
@@ -37,6 +34,11 @@ from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
 Metric = Callable[..., Estimate]
+
+
+def codes(found: Estimate) -> list[str]:
+    return [note.code for note in found.notes]
+
 
 MEANS: tuple[Metric, ...] = (brier, log_loss, rmse, accuracy, classification_loss)
 ALL: tuple[Metric, ...] = (*MEANS, auc, sharpness, refinement)
@@ -176,10 +178,13 @@ def test_log_loss_is_infinite_and_says_why() -> None:
     found = log_loss([0.0, 0.0, 1.0, 1.0, 0.5], [1, 0, 0, 1, 1])
     assert found.value == math.inf
     assert found.se is found.low is found.high is None
-    assert found.notes == (
-        f"4 rows with a score of exactly 0 or 1, {AT_THEIR_WORD}",
-        "infinite because of 2 rows with an event at score 0 or none at score 1; without them it is 0.2310",
-    )  # the other three lose 0, 0 and log 2
+    assert codes(found) == ["scores-of-0-or-1", "infinite-loss"]
+    assert [str(note) for note in found.notes] == [
+        "4 rows with a score of exactly 0 or 1, not clipped: no loss where the label agrees, infinite loss where it "
+        "does not",
+        "infinite because of 2 rows (events at score 0, or none at score 1); without them it is 0.2310",
+    ]
+    assert found.notes[1].values["without"] == pytest.approx(math.log(2) / 3)  # the other three lose 0, 0 and log 2
     assert found.null == pytest.approx(math.log(2) / 5)
     assert "value" in found.to_dict()
 
@@ -187,21 +192,26 @@ def test_log_loss_is_infinite_and_says_why() -> None:
 def test_log_loss_without_impossible_rows_is_finite_but_notes_the_ends() -> None:
     found = log_loss([0.0, 1.0, 1.0, 0.5], [0, 1, 1, 1])
     assert found.value == pytest.approx(math.log(2) / 4)
-    assert found.notes == (f"3 rows with a score of exactly 0 or 1, {AT_THEIR_WORD}",)
+    assert codes(found) == ["scores-of-0-or-1"]
+    assert found.notes[0].values == {"rows": 3, "counts": True}
     assert found.se is not None
 
 
 def test_log_loss_under_importance_weights_speaks_of_weight() -> None:
     found = log_loss([0.0, 0.5, 1.0], [1, 0, 1], [0.25, 1.5, 2.5])
-    assert found.notes[0] == f"rows of weight 2.75 with a score of exactly 0 or 1, {AT_THEIR_WORD}"
-    assert "rows of weight 0.25 with an event at score 0" in found.notes[1]
-    assert f"without them it is {1.5 * math.log(2) / 4:.4f}" in found.notes[1]
+    assert codes(found) == ["scores-of-0-or-1", "infinite-loss"]
+    ends, infinite = found.notes
+    assert ends.values == {"rows": 2.75, "counts": False}
+    assert "rows of weight 2.75 with a score" in str(ends)
+    assert infinite.values["rows"] == 0.25
+    assert infinite.values["without"] == pytest.approx(1.5 * math.log(2) / 4)
 
 
 def test_log_loss_of_impossible_rows_only() -> None:
     found = quiet(log_loss, [0.0], [1])
     assert found.value == math.inf
-    assert found.notes[-1].endswith("no other row is left")
+    assert codes(found) == ["scores-of-0-or-1", "infinite-loss"]
+    assert "; no other row is left" in str(found)
 
 
 def test_a_tiny_score_is_not_clipped() -> None:
@@ -335,7 +345,8 @@ def test_a_table_of_bins_is_read_at_its_means(metric: Metric) -> None:
     rows = metric(np.repeat([0.2, 0.7], [4, 6]), [1, 0, 0, 0, 1, 1, 1, 1, 1, 0])
     assert metric(table).value == pytest.approx(rows.value)
     if metric not in (sharpness, refinement):
-        assert AT_MEANS in metric(table).notes
+        assert "bin-means" in codes(metric(table))
+        assert "computed as if every row had its bin's mean score" in str(metric(table))
     with pytest.raises(InputError, match="no mean scores"):
         brier(Tally.from_table([4, 6], [1, 5], edges=[0.5]))
 
@@ -355,7 +366,8 @@ def test_few_rows_of_one_class_raise_nothing(metric: Metric, label: int, scores:
     found = quiet(metric, scores, [label] * len(scores))
     assert math.isnan(found.value) == (metric is auc)
     if metric is auc:
-        assert found.notes == ("not defined: there are rows of one class only",)
+        assert codes(found) == ["auc-of-one-class"]
+        assert "not defined: there are rows of one class only" in str(found)
     elif len(scores) == 1:
         assert found.se is None
         assert found.low is None
@@ -374,15 +386,17 @@ def test_auc_with_one_event_has_no_standard_error() -> None:
 
 
 def test_where_all_rows_show_the_same_there_is_no_interval_and_a_note() -> None:
-    assert NO_WIDTH in accuracy([0.1, 0.9, 0.8], [0, 1, 1]).notes
+    right = accuracy([0.1, 0.9, 0.8], [0, 1, 1])
+    assert codes(right) == ["no-spread"]
+    assert "no interval: all rows show the same value, and the standard error of 0 is silent about" in str(right)
     for labels, value in (([0, 0, 1, 1], 1.0), ([1, 1, 0, 0], 0.0)):
         separated = auc([0.1, 0.2, 0.8, 0.9], labels)
         assert (separated.value, separated.se, separated.low, separated.high) == (value, 0.0, None, None)
-        assert NO_WIDTH in separated.notes
+        assert codes(separated) == ["no-spread"]
     constant = brier([0.5] * 7, [0, 1, 0, 1, 1, 1, 0])
     assert (constant.value, constant.se, constant.low, constant.high) == (0.25, 0.0, None, None)
-    assert NO_WIDTH in constant.notes
-    assert NO_WIDTH not in brier(SCORES, LABELS).notes
+    assert codes(constant) == ["no-spread"]
+    assert codes(brier(SCORES, LABELS)) == []
 
 
 @pytest.mark.parametrize("skewness", [-40.0, -3.0, -1.0, -0.01, 0.0, 0.01, 1.0, 3.0])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from calibrant.arrays import CalibrantWarning, InputError
+from calibrant.messages import CalibrantWarning, InputError, Voice, note
 from calibrant.metrics.binary import significance
 from calibrant.metrics.binary.significance import (
     Finding,
@@ -32,11 +32,20 @@ COUNTING = [debiased_l2_test, always_valid_test]
 every_test = pytest.mark.parametrize("test", TESTS, ids=lambda test: test.__name__)
 
 
+@note("remark")
+def remark(voice: Voice, words: str) -> str:
+    return words
+
+
 def tally(scores: object, y: object, sample_weight: object = None, **options: object) -> Tally:
     """A tally that may hold one class only."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
         return Tally.from_arrays(scores, y, sample_weight, positive=1, kind="probability", **options)
+
+
+def codes(found: Finding) -> list[str]:
+    return [note.code for note in found.notes]
 
 
 def sample(n: int, seed: int = 0, digits: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +61,7 @@ def sample(n: int, seed: int = 0, digits: int | None = None) -> tuple[np.ndarray
 
 @pytest.mark.parametrize(("p", "words"), [(0.31, "no evidence against"), (0.002, ": evidence against")])
 def test_a_finding_never_calls_a_model_calibrated(p: float, words: str) -> None:
-    text = str(Finding("some test", 1.0, p, ("a note",)))
+    text = str(Finding("some test", 1.0, p, (remark("a note"),)))
     assert words in text
     assert f"(p = {p})" in text
     assert "calibrated" not in text
@@ -60,9 +69,10 @@ def test_a_finding_never_calls_a_model_calibrated(p: float, words: str) -> None:
 
 
 def test_a_finding_without_a_p_value_says_so_and_is_plain_data() -> None:
-    finding = Finding("some test", math.nan, math.nan, ("why",))
+    finding = Finding("some test", math.nan, math.nan, (remark("why"),))
     assert str(finding).splitlines() == ["some test: no p-value", "  why"]
-    assert finding.to_dict() == {"name": "some test", "statistic": None, "p_value": None, "notes": ("why",)}
+    notes = [{"code": "remark", "text": "why", "words": "why"}]
+    assert finding.to_dict() == {"name": "some test", "statistic": None, "p_value": None, "notes": notes}
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -88,7 +98,8 @@ def test_hosmer_lemeshow_by_hand() -> None:
     found = hosmer_lemeshow(scores, y, n_bins=2)
     assert found.statistic == pytest.approx(7 / 3)
     assert found.p_value == pytest.approx(stats.chi2.sf(7 / 3, 2))
-    assert "not a proof" in " ".join(found.notes)
+    assert codes(found) == ["not-a-proof"]
+    assert "p > 0.05 is not a proof of calibration: this p-value depends on the bins" in str(found)
     three = hosmer_lemeshow([*scores, 0.75, 0.75], [*y, 1, 0], n_bins=3, fitted=True)
     assert three.p_value == pytest.approx(stats.chi2.sf(three.statistic, 1))
     assert math.isnan(hosmer_lemeshow(scores, y, n_bins=2, fitted=True).p_value)
@@ -142,8 +153,10 @@ def test_the_two_ways_of_ecce_agree_on_many_rows(kind: str) -> None:
     limit, drawn = (ecce_test(scores, y, kind=kind, method=way) for way in ("asymptotic", "simulation"))
     assert drawn.statistic == pytest.approx(limit.statistic, rel=1e-9)
     assert drawn.p_value == pytest.approx(limit.p_value, abs=0.06)
-    assert "Brownian" in ecce_test(scores, y, kind=kind).notes[0]
-    assert "simulations" in ecce_test(scores[:200], y[:200], kind=kind).notes[0]
+    assert codes(ecce_test(scores, y, kind=kind)) == ["brownian-p-value"]
+    assert str(limit).endswith("p-value from the law of Brownian motion")
+    assert codes(ecce_test(scores[:200], y[:200], kind=kind)) == ["simulated-p-value"]
+    assert str(drawn).endswith("p-value from 999 simulations")
 
 
 def test_the_always_valid_evidence_is_an_average_of_likelihood_ratios() -> None:
@@ -195,7 +208,8 @@ def test_labels_that_contradict_a_sure_score_have_p_zero(test: Test) -> None:
     for sure, label in ((0.0, 1), (1.0, 0)):
         found = test(np.append(scores, sure), np.append(y, label))
         assert found.p_value == 0.0
-        assert "contradict" in found.notes[0]
+        assert "labels-contradict-scores" in codes(found)
+        assert "labels contradict a score of exactly 0 or 1, which a calibrated model's never do (rows" in str(found)
         assert test(np.append(scores, sure), np.append(y, 1 - label)).p_value > 0.01
     assert test(tally([0.0, 1.0, 1.0], [1, 1, 1])).p_value == 0.0
 

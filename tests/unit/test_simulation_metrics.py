@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.metrics.binary.scores import brier
 from calibrant.metrics.simulation import kendall_tau, metric_bias, probabilistic_count, theoretical_error
 from calibrant.numerics import Grid
@@ -87,7 +87,8 @@ def test_the_unit_of_weights_does_not_matter(factor: float) -> None:
 
 def test_without_a_pair_tau_is_not_defined() -> None:
     assert math.isnan(kendall_tau([0.5], [0.5]).value)
-    assert kendall_tau([0.5, 0.6], [0.5, 0.4], [1.0, 0.0]).notes == ("not defined: there is no pair of points",)
+    (note,) = kendall_tau([0.5, 0.6], [0.5, 0.4], [1.0, 0.0]).notes
+    assert (note.code, str(note)) == ("no-pair-of-points", "not defined: there is no pair of points")
     assert math.isnan(kendall_tau([0.5, 0.6], [0.5, 0.4], [1.0, 1e-323]).value)
     assert kendall_tau([0.5, 0.6], [0.5, 0.4], [1.0, 1e-300]).value == -1.0
 

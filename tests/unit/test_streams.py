@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.metrics.binary.errors import ece
 from calibrant.metrics.streams import epsilon_error, error_over_time
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 
 streams = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 1)), min_size=1, max_size=40)
 
@@ -88,9 +88,9 @@ def test_every_half_width_of_a_grid_is_taken(m: int) -> None:
 
 def test_a_tally_is_refused_since_it_has_no_order() -> None:
     tally = Tally.from_arrays([0.2, 0.8], [0, 1])
-    with pytest.raises(InputError, match="error_over_time needs rows in order"):
+    with pytest.raises(InputError, match="forecasts must be rows in order"):
         error_over_time(tally, None)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="epsilon_error needs rows in order"):
+    with pytest.raises(InputError, match="forecasts must be rows in order"):
         epsilon_error(tally, None, epsilon=0.1)  # type: ignore[arg-type]
 
 

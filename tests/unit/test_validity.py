@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.metrics.binary.errors import ece
 from calibrant.metrics.binary.validity import neighbour_rate, validity_curve
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
-pytestmark = pytest.mark.filterwarnings("ignore::calibrant.arrays.CalibrantWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 
 row_lists = st.lists(st.tuples(st.integers(0, 16), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=30)
 

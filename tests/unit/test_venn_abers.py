@@ -12,8 +12,8 @@ from scipy.optimize import isotonic_regression
 from sklearn.exceptions import NotFittedError
 
 from calibrant import InputError, Refusal, VennAbers
-from calibrant.arrays import CalibrantWarning
 from calibrant.fits.venn_abers import fit_venn, with_one_event
+from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

@@ -10,23 +10,44 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from calibrant.arrays import InputError
+from calibrant.messages import Advice, InputError, Note, Nouns, Voice
 from calibrant.metrics.binary.likelihood import Likelihood
 from calibrant.metrics.binary.recalibration import recalibration
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict import Verdict, check, judge
-from calibrant.verdict.evidence import Evidence
+from calibrant.verdict import Verdict, check, hints, judge
+from calibrant.verdict.check import log_odds_predict
+from calibrant.verdict.decision import Direction
+from calibrant.verdict.evidence import Evidence, Unseen, overlap_unknown
+from calibrant.verdict.frames import gain_not_measured
 from calibrant.verdict.gain import Gain
-from calibrant.verdict.shape import Misfit, Tolerance, _score, worst_misfit
+from calibrant.verdict.sentences import _score
+from calibrant.verdict.shape import Misfit, Range, Tolerance, worst_misfit
+from calibrant.verdict.through import rows_without_probability, segments_not_crossfitted
 
 
 def world(n: int, seed: int = 0, shift: float = 0.0, stretch: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     x = -1.0 + rng.standard_normal(n)
     return special.expit(x), rng.random(n) < special.expit(x + shift + stretch * (x + 0.8))
+
+
+class Bank(Voice):
+    """An edge that speaks of loans and names options."""
+
+    nouns = Nouns("loan", "loans", "default", "defaults", "PD", "PDs", "default rate", "PDs", "more loans")
+
+    def argument(self, name: str) -> str:
+        return f"--{name}"
+
+    def advice(self, advice: Advice) -> str:
+        return f"see {advice.name.lower()}"
+
+
+def codes(notes: tuple[Note, ...]) -> list[str]:
+    return [note.code for note in notes]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -80,7 +101,7 @@ def test_a_stretch_in_the_middle_is_named_by_its_scores() -> None:
     labels = np.random.default_rng(3).random(40_000) < np.where(off, scores - 0.2, scores)
     found = misfit_of(Tally.from_arrays(scores, labels), Tolerance(0.2, 0.2))
     assert found is not None
-    assert found.where == "scores from 0.599 to 0.798 (20 % of the rows)"
+    assert found.where == Range("between", pytest.approx(0.5994), pytest.approx(0.7984), pytest.approx(0.2))
 
 
 def test_a_heap_is_named_by_its_score() -> None:
@@ -89,7 +110,31 @@ def test_a_heap_is_named_by_its_score() -> None:
     labels = np.random.default_rng(0).random(10_000) < np.where(scores == 2 / 3, 0.9, scores)
     found = misfit_of(Tally.from_arrays(scores, labels), Tolerance(0.2, 0.2))
     assert found is not None
-    assert (found.where, found.too_low) == ("rows with score 0.667", True)
+    assert (found.where, found.too_low) == (Range("single", 2 / 3, 2 / 3, pytest.approx(0.2)), True)
+
+
+@pytest.mark.parametrize(
+    ("where", "said", "loud"),
+    [
+        (Range("highest", 0.9, 0.95, 0.01), "highest 1 % of the scores", "HIGHEST 1 % OF THE PDs"),
+        (Range("lowest", 0.1, 0.2, 0.004), "lowest 0.4 % of the scores", "LOWEST 0.4 % OF THE PDs"),
+        (
+            Range("between", 0.5994, 0.7984, 0.2),
+            "scores from 0.599 to 0.798 (20 % of the rows)",
+            "PDs FROM 0.599 TO 0.798 (20 % OF THE LOANS)",
+        ),
+        (Range("single", 2 / 3, 2 / 3, 0.2), "rows with score 0.667", "LOANS WITH PD 0.667"),
+    ],
+)
+def test_a_range_of_the_scores_has_words_in_each_voice(where: Range, said: str, loud: str) -> None:
+    """In the headline of a model that is off they are in capitals, and abbreviations stay what they are."""
+    verdict = check(*world(500))
+    off = Misfit(where, 100.0, 50.0, 20.0, 0.001)
+    found = replace(verdict, state="off", against=replace(verdict.against, level=1.0, slope=1.0, shape=off))
+    assert found.deviations == (off,)
+    assert found.direction == (f"too low in the {said}",)
+    assert found.to_dict()["against"]["shape"]["where"] == said
+    assert found.in_words(Bank()).headline.startswith(f"TOO LOW IN THE {loud}: chance does not explain it.")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +152,8 @@ def test_one_class_is_cannot_tell_and_no_error(labels: np.ndarray) -> None:
         verdict = check(np.linspace(0.1, 0.9, 50), labels)
     assert verdict.state == "cannot tell"
     assert "only one class" in verdict.headline
-    assert any("have all labels arrived" in hint for hint in verdict.hints)
+    assert verdict.hints == (hints.labels_incomplete(events=bool(labels[0]), beyond_chance=True),)
+    assert not verdict.notes
     assert json.dumps(verdict.to_dict())
 
 
@@ -137,7 +183,7 @@ def test_scores_of_exactly_0_and_1_are_counted_when_labels_contradict_them() -> 
     scores, labels = world(2_000)
     verdict = check(np.append(scores, [0.0, 0.0, 1.0]), np.append(labels, [1, 0, 0]))
     assert verdict.at_ends == (1.0, 1.0)
-    assert any("1 event had a score of exactly 0 and 1 row with" in hint for hint in verdict.hints)
+    assert verdict.hints == (hints.impossible_scores(1.0, 1.0),)
 
 
 def test_rebalanced_training_is_suspected_with_a_fix() -> None:
@@ -145,14 +191,15 @@ def test_rebalanced_training_is_suspected_with_a_fix() -> None:
     p = rng.beta(1, 40, 20_000)
     verdict = check(special.expit(special.logit(p) + 2.5), rng.random(20_000) < p)
     assert verdict.direction[0] == "too high"
-    assert any(
-        "rebalance" in hint and "SamplingCorrection(" in hint and "PlattScaling" in hint for hint in verdict.hints
-    )
+    (hint,) = verdict.hints
+    assert hint.code == "mean-above-base-rate"
+    assert hint.values["true_rate"] == verdict.events / verdict.rows
 
 
 def test_swapped_classes_are_suspected() -> None:
     scores, labels = world(5_000)
-    assert any("classes swapped" in hint for hint in check(scores, ~labels).hints)
+    verdict = check(scores, ~labels)
+    assert hints.classes_swapped(verdict.ranking) in verdict.hints
 
 
 def test_a_tighter_tolerance_asks_for_more() -> None:
@@ -501,12 +548,14 @@ def test_the_sentence_of_counts_reads_as_promised() -> None:
         (([0.2, 0.4], [0, 1]), {"tolerance": (0.2, -1)}, "tolerance"),
         (([0.2, 0.4], [0, 1]), {"tolerance": 0.2}, "tolerance"),
         (([10.0, 400.0], [0, 1]), {"kind": "real"}, "not probabilities"),
-        ((Tally.from_arrays([0.2, 0.4], [0, 1]), [0, 1]), {}, "pass it alone"),
-        ((Tally.from_arrays([2.0, 4.0], [0, 1], kind="logit"),), {}, "needs probabilities"),
-        (([0.2, 0.4],), {"score": "p"}, "both score= and label="),
-        (([0.2, 0.4],), {"score": "p", "label": "bad"}, "list is none"),
-        (([0.2, 0.4], [0, 1]), {"by": ["a"]}, "by"),
-        (([0.2, 0.4], [0, 1]), {"by": np.array([1, "a"], dtype=object)}, "several types"),
+        ((Tally.from_arrays([0.2, 0.4], [0, 1]), [0, 1]), {}, "y cannot be given with a tally"),
+        ((Tally.from_arrays([0.2, 0.4], [0, 1]),), {"by": [0, 1]}, "by cannot be given with a tally"),
+        ((Tally.from_arrays([2.0, 4.0], [0, 1], kind="logit"),), {}, "a tally of logit scores, not of probabilities"),
+        (([0.2, 0.4],), {"score": "p"}, "label must name one column"),
+        (([0.2, 0.4],), {"score": "p", "label": "bad"}, "frame is of type list"),
+        (([0.2, 0.4], [0, 1]), {"by": ["a"]}, "by has 1 "),
+        (([0.2, 0.4], [0, 1]), {"by": {"land": ["a"]}}, "by='land' has 1 "),
+        (([0.2, 0.4], [0, 1]), {"by": np.array([1, "a"], dtype=object)}, "by mixes values of several types"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: tuple, keywords: dict, problem: str) -> None:
@@ -542,9 +591,14 @@ def test_a_shape_that_two_numbers_cannot_mend_is_left_to_isotonic_regression() -
 
 
 def test_harm_and_luck_are_told_apart() -> None:
-    assert "would do harm" in Gain("PlattScaling", 0.5, 0.52, 0.002).sentence("cross-fitted")
-    assert "may be chance (95 % CI -16 % to +8 %)" in Gain("PlattScaling", 0.5, 0.48, 0.03).sentence("cross-fitted")
-    assert "less than 1 %" in Gain("PlattScaling", 0.5, 0.5, 0.0002).sentence("cross-fitted")
+    verdict = check(*world(500))
+
+    def said(*numbers: float) -> str:
+        return replace(verdict, gain=Gain("PlattScaling", *numbers)).sentences[-1]
+
+    assert "would do harm" in said(0.5, 0.52, 0.002)
+    assert "may be chance (95 % CI -16 % to +8 %)" in said(0.5, 0.48, 0.03)
+    assert "less than 1 %" in said(0.5, 0.5, 0.0002)
 
 
 def test_a_calibrated_model_that_is_off_in_a_segment_says_so_in_its_first_line() -> None:
@@ -644,8 +698,10 @@ def test_the_level_is_read_from_the_sums() -> None:
 
 
 def test_a_slope_far_above_one_asks_about_training_rows() -> None:
-    assert any("trained on" in hint for hint in check(*world(4_000, stretch=1.5)).hints)
-    assert not any("trained on" in hint for hint in check(*world(4_000)).hints)
+    verdict = check(*world(4_000, stretch=1.5))
+    assert verdict.slope is not None
+    assert hints.trained_on_these_rows(verdict.slope.value) in verdict.hints
+    assert "trained-on-these-rows" not in codes(check(*world(4_000)).hints)
 
 
 def test_a_verdict_has_no_truth_value() -> None:
@@ -694,11 +750,16 @@ def test_a_note_about_the_rows_is_kept_whether_the_kind_is_given_or_guessed() ->
     scores, labels = world(300)
     weight = np.ones(300)
     weight[:10] = 0.0
-    for kind in (None, "probability"):
-        notes = check(scores, np.where(labels, 1, -1), weight, weights="counts", kind=kind).notes
-        assert any("labels -1/1" in note for note in notes), kind
-        assert any("weight zero" in note for note in notes), kind
-        assert not any("read as probabilities" in note for note in notes)
+    for kind in (None, "probability", "logit"):
+        given = special.logit(scores) if kind == "logit" else scores
+        verdict = check(given, np.where(labels, 1, -1), weight, weights="counts", kind=kind)
+        assert codes(verdict.notes) == ["labels-minus-one", "rows-without-weight"], kind
+        assert [note["code"] for note in verdict.to_dict()["notes"]] == codes(verdict.notes)
+
+
+def test_guessed_log_odds_are_noted() -> None:
+    scores, labels = world(300)
+    assert codes(check(special.logit(scores), labels).notes) == ["kind-guessed"]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -807,3 +868,107 @@ def test_level_and_sum_say_of_which_scores_they_speak() -> None:
     read = np.where(scores == 0.0, 0.005, scores).sum()
     assert f"level and slope are about these log-odds, which predict {read:,.0f} events in all" in str(verdict)
     assert "0.005" not in str(verdict.beyond.shape)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Words of hints and notes, once for each code
+# ----------------------------------------------------------------------------------------------------------------------
+
+CALL = "calibrant.SamplingCorrection(train_rate=0.22, true_rate=0.034)"
+SAID = {
+    hints.only_zero_and_one(equal_labels=True): (
+        "all scores are 0 or 1. They equal the labels: a leak? Pass probabilities, such as "
+        "model.predict_proba(X)[:, 1].",
+        "all PDs are 0 or 1. They equal the labels: a leak? See pass_probabilities.",
+    ),
+    hints.labels_incomplete(events=False, beyond_chance=False): (
+        "no row is an event: have all labels arrived, and was a class filtered out?",
+        "no loan is a default: have all labels arrived, and was a class filtered out?",
+    ),
+    hints.labels_incomplete(events=True, beyond_chance=True): (
+        "every row is an event: have all labels arrived, and was a class filtered out? If they are complete, the "
+        "scores are too low: chance does not explain it.",
+        "every loan is a default: have all labels arrived, and was a class filtered out? If they are complete, the PDs "
+        "are too low: chance does not explain it.",
+    ),
+    hints.mean_above_base_rate(5.94, 0.2191, 0.034): (
+        "the mean prediction is 5.9 times the base rate. Did you rebalance the classes for training? "
+        f"SamplingCorrection undoes it without labels: {CALL}. Or, with labels: cal = "
+        "calibrant.PlattScaling().fit(scores, y).",
+        "the mean prediction is 5.9 times the base rate. Did you rebalance the classes for training? See "
+        f"correct_sampling: {CALL}. Or, with labels: see fit_platt.",
+    ),
+    hints.mean_below_base_rate(4.97, None, 0.2361): (
+        "the base rate is 5.0 times the mean prediction: do the labels mean the same event that the model was trained "
+        "on? Did you rebalance the classes for training? SamplingCorrection undoes it without labels: "
+        "calibrant.SamplingCorrection(train_rate=..., true_rate=0.236).",
+        "the base rate is 5.0 times the mean prediction: do the labels mean the same default that the model was "
+        "trained on? Did you rebalance the classes for training? See correct_sampling: "
+        "calibrant.SamplingCorrection(train_rate=..., true_rate=0.236).",
+    ),
+    hints.classes_swapped(0.288): (
+        "higher scores go with fewer events (AUC 0.29): are the classes swapped? Try 1 - scores.",
+        "higher PDs go with fewer defaults (AUC 0.29): are the classes swapped? Try 1 - PDs.",
+    ),
+    hints.trained_on_these_rows(1.92): (
+        "a slope of 1.9 is typical of rows that the model was trained on. Check it on rows that it has not seen.",
+        "a slope of 1.9 is typical of loans that the model was trained on. Check it on loans that it has not seen.",
+    ),
+    hints.impossible_scores(1.0, 12.0): (
+        "1 event had a score of exactly 0 and 12 rows with a score of exactly 1 had no event: impossible by the "
+        "scores, so the log loss is infinite. Were the scores rounded?",
+        "1 default had a PD of exactly 0 and 12 loans with a PD of exactly 1 had no default: impossible by the PDs, so "
+        "the log loss is infinite. Were the PDs rounded?",
+    ),
+    log_odds_predict(1234.4): (
+        "level and slope are about these log-odds, which predict 1,234 events in all",
+        "level and slope are about these log-odds, which predict 1,234 defaults in all",
+    ),
+    overlap_unknown(Unseen.TIES): (
+        "it cannot be seen whether the map was fitted to these rows (scores are heaped or few): judge it on rows that "
+        "were set apart",
+        "it cannot be seen whether the map was fitted to these loans (PDs are heaped or few): judge it on loans that "
+        "were set apart",
+    ),
+    gain_not_measured(): (
+        "the gain from recalibration was not measured: importance weights in a frame of this size are seen as sums "
+        "only, unless time or groups says how to set rows apart",
+        "the gain from recalibration was not measured: importance weights in a frame of this size are seen as sums "
+        "only, unless --time or --groups says how to set loans apart",
+    ),
+    segments_not_crossfitted(): (
+        "a map by segment is not cross-fitted here, as each part would need its own choice of segments: the "
+        "calibrator's before_ and after_ are losses on rows that it had not seen",
+        "a map by segment is not cross-fitted here, as each part would need its own choice of segments: the "
+        "calibrator's before_ and after_ are losses on loans that it had not seen",
+    ),
+    rows_without_probability(12, 3400): (
+        "12 of 3,400 rows have no probability and are left out",
+        "12 of 3,400 loans have no probability and are left out",
+    ),
+}
+
+
+@pytest.mark.parametrize("note", SAID, ids=lambda note: note.code)
+def test_hints_and_notes_have_words_in_each_voice(note: Note) -> None:
+    assert (str(note), note.say(Bank())) == SAID[note]
+    assert json.dumps(note.as_dict())
+
+
+def test_a_slope_that_is_not_finite_is_a_number_that_json_knows() -> None:
+    note = hints.trained_on_these_rows(None)
+    assert str(note).startswith("a slope that is not finite is typical of rows")
+    assert json.dumps(note.as_dict(), allow_nan=False)
+
+
+def test_a_verdict_speaks_in_the_voice_that_it_is_asked_in() -> None:
+    scores, labels = world(6_000, shift=-0.9)
+    scores[:3] = 1.0
+    verdict = check(scores, labels, np.ones(6_000) + labels, groups=np.arange(6_000) // 3)
+    assert verdict.deviations[0] is Direction.TOO_HIGH
+    said = verdict.say(Bank())
+    assert not {"event", "events", "score", "scores", "row", "rows", "probabilities"} & set(
+        said.replace("(", " ").replace(":", " ").replace(",", " ").replace(".", " ").split()
+    )
+    assert said != str(verdict) == str(verdict.in_words())
+    assert verdict.in_words().hints == tuple(map(str, verdict.hints))

@@ -6,14 +6,11 @@ Every way into Calibrant that takes rows passes through :func:`check_rows` (fitt
 problem and the fix.
 """
 
-from calibrant.arrays.errors import CalibrantWarning, InputError
 from calibrant.arrays.kinds import Kind, sniff_kind
 from calibrant.arrays.labels import check_labels
 from calibrant.arrays.rows import Rows, check_rows, check_scores
 
 __all__ = [
-    "CalibrantWarning",
-    "InputError",
     "Kind",
     "Rows",
     "check_labels",

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.errors import InputError
+from calibrant.messages import Argument, InputError, Phrase, Setting, Text, plural
 
 CHUNK = 1 << 16  # rows per step of a chunked pass: small enough for the second of two reads to come from cache
 EXACT = 2**53  # whole numbers below this are exact in float64
@@ -22,31 +22,33 @@ _REAL = (numbers.Real, Decimal, np.bool_)  # what an object column of numbers ma
 def read_column(values: object, name: str) -> NDArray[Any]:
     """One column as a 1-D numpy array of whatever dtype it has."""
     if isinstance(values, np.ma.MaskedArray):
-        raise InputError(f"{name} is a masked array: drop the masked rows and pass a plain array, {name}.compressed()")
+        raise InputError(name, "is a masked array", f"drop the masked rows and pass a plain array, {name}.compressed()")
     a = np.asarray(values) if isinstance(values, np.ndarray) else _convert(values, name)
     if a.ndim == 2 and a.shape[1] == 1:
         a = a.reshape(-1)
     if a.ndim == 0:
-        raise InputError(f"{name} should be a 1d array, not {_describe(values)}: pass one value per row")
+        raise InputError(name, f"should be a 1d array, not {_describe(values)}", "pass one value per row")
     if a.ndim == 2 and a.shape[1] == 2:
         raise InputError(
-            f"{name} has shape {a.shape}: pass one column; of a predict_proba matrix pass column 1, the positive class"
+            name, f"has shape {a.shape}", "pass one column; of a predict_proba matrix pass column 1, the positive class"
         )
     if a.ndim == 2 and name == "scores":
         raise InputError(
-            f"scores has shape {a.shape}: pass one column; for several classes use calibrate(scores, y), Reduction, "
-            "TopLabelHistogramBinning or metrics.class_ece"
+            "scores",
+            f"has shape {a.shape}",
+            "pass one column; for several classes use calibrate(scores, y), Reduction, TopLabelHistogramBinning "
+            "or metrics.class_ece",
         )
     if a.ndim != 1:
-        raise InputError(f"{name} has shape {a.shape}: pass one column, that is a 1d array with one value per row")
+        raise InputError(name, f"has shape {a.shape}", "pass one column, that is a 1d array with one value per row")
     # numpy's variable-width strings carry their own missing value; as objects they take the same road as all other text
     return a.astype(object) if a.dtype.kind == "T" else a
 
 
-def _convert(values: Any, name: str) -> NDArray[Any]:
+def _convert(values: Any, name: str | Setting) -> NDArray[Any]:
     """Read anything that is not a numpy array yet as one; nulls become NaN, None or the library's own missing value."""
     if hasattr(values, "nnz") and (hasattr(values, "toarray") or hasattr(values, "todense")):
-        raise InputError(f"{name} is a sparse matrix: pass a dense column, such as {name}.toarray().ravel()")
+        raise InputError(name, "is a sparse matrix", "pass a dense column, such as column.toarray().ravel()")
     nullable = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
     try:
         if isinstance(nullable, np.dtype) and nullable.kind == "f":  # pandas Float64 and double[pyarrow]: no objects
@@ -56,8 +58,9 @@ def _convert(values: Any, name: str) -> NDArray[Any]:
             a = np.asarray(values.to_numpy())
     except Exception as error:  # foreign objects raise what they like
         raise InputError(
-            f"{name} of type {type(values).__name__} cannot be read as an array ({error}): "
-            "pass a list, a numpy array or one dataframe column"
+            name,
+            f"of type {type(values).__name__} cannot be read as an array ({error})",
+            "pass a list, a numpy array or one dataframe column",
         ) from error
     if a.dtype.kind in "US" and isinstance(values, (list, tuple)):
         return np.array(values, dtype=object)  # numpy would spell out the numbers, NaN too, in a list that holds text
@@ -86,7 +89,7 @@ def read_numbers(values: object, name: str) -> NDArray[Any]:
     try:
         return np.array([math.nan if type(v) in missing else v for v in items] if missing else items, dtype=np.float64)
     except (ValueError, OverflowError) as error:
-        raise InputError(f"{name} holds a number that float64 cannot hold ({error}): rescale or drop it") from error
+        raise InputError(name, f"holds a number that float64 cannot hold ({error})", "rescale or drop it") from error
 
 
 def read_floats(values: object, name: str, *, keep_float32: bool = False) -> NDArray[Any]:
@@ -94,8 +97,9 @@ def read_floats(values: object, name: str, *, keep_float32: bool = False) -> NDA
     a = read_numbers(values, name)
     if a.dtype.kind in "iu" and a.dtype.itemsize == 8 and a.size and (a.max() > EXACT or a.min() < -EXACT):
         raise InputError(
-            f"{name} holds whole numbers beyond 2**53, which float64 cannot tell apart: "
-            "rescale them, or pass astype(float) to accept the rounding"
+            name,
+            "holds integers beyond 2**53, which float64 cannot tell apart",
+            "rescale them, or pass astype(float) to accept the rounding",
         )
     with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite and is reported as such
         return np.ascontiguousarray(a, dtype=np.float32 if keep_float32 and a.dtype.char == "f" else np.float64)
@@ -109,15 +113,17 @@ def refuse_other_order(scores: object, y: object) -> None:
         return
     if one.sort_values().equals(other.sort_values()):
         raise InputError(
-            "scores and y have the same index in another order, and rows are paired by position: "
-            "pass y.loc[scores.index]"
+            "scores",
+            Phrase("and {y} have the same index in another order, and rows are paired by position", y=Argument("y")),
+            "pass y.loc[scores.index]",
         )
 
 
 def check_length(a: NDArray[Any], name: str, n: int) -> None:
     """Refuse a column that is not as long as the scores."""
     if a.size != n:
-        raise InputError(f"{name} has {a.size} rows but scores has {n}: pass one value per row in both")
+        problem = Phrase("has {found} rows but {scores} has {n}", found=a.size, scores=Argument("scores"), n=n)
+        raise InputError(name, problem, "pass one value per row in both")
 
 
 def is_whole(value: object) -> bool:
@@ -135,8 +141,9 @@ def refuse_names(call: str, **given: object) -> None:
     for argument, value in given.items():
         if isinstance(value, str):
             raise InputError(
-                f"{argument}={value!r} looks like the name of a column: names need a frame, as in "
-                f"{call}(frame, score=..., label=...)"
+                Setting(argument, value),
+                "looks like the name of a column",
+                f"names need a frame, as in {call}(frame, score=..., label=...)",
             )
 
 
@@ -144,7 +151,9 @@ def need_names(**given: object) -> list[str]:
     """Names of columns, of those that are given; the counterpart of :func:`refuse_names` where a frame is."""
     for argument, value in given.items():
         if value is not None and not isinstance(value, str):
-            raise InputError(f"{argument} must name a column when score= and label= do: add it to the frame first")
+            both = {"score": Argument("score"), "label": Argument("label")}
+            problem = Phrase("must name a column when {score} and {label} do", **both)
+            raise InputError(argument, problem, "add it to the frame first")
     return [value for value in given.values() if isinstance(value, str)]
 
 
@@ -153,12 +162,18 @@ def score_and_label(y: object, score: str | None, label: str | None) -> tuple[st
     if score is None and label is None:
         return None
     if y is not None:
-        raise InputError("y and label= both name the labels: pass a frame with label=, or arrays with y")
+        raise InputError(
+            "y",
+            Phrase("and {label} both name the labels", label=Argument("label")),
+            Phrase("pass a frame with {label}, or arrays with {y}", label=Argument("label"), y=Argument("y")),
+        )
     if score is None or label is None or not isinstance(score, str):
+        missing, other = ("label", "score") if isinstance(score, str) else ("score", "label")
         several = f"frame[[...]] and the labels as frame[{label or '...'!r}]"
         raise InputError(
-            "a frame needs both score= and label=, the names of its columns, one each; of several classes pass the "
-            f"columns as {several}"
+            missing,
+            Phrase("must name one column of the frame, and so must {other}", other=Argument(other)),
+            f"for several classes pass the columns as {several}",
         )
     return score, label
 
@@ -167,13 +182,13 @@ def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
     """Refuse a word that is not on the list."""
     if value not in allowed:
         choices = ", ".join(repr(option) for option in allowed)
-        raise InputError(f"{name} is {value!r}, which is not an option: pass one of {choices}")
+        raise InputError(name, f"is {value!r}, which is not an option", f"pass one of {choices}")
 
 
 def check_list(name: str, value: object) -> None:
     """Raise when an option that takes several values is given one of them alone."""
     if isinstance(value, str) or not isinstance(value, Collection):
-        raise InputError(f"{name} must be a list, not {value!r}: pass {name}=[...]")
+        raise InputError(name, f"must be a list, not {value!r}", f"pass {name}=[...]")
 
 
 def value_range(a: NDArray[Any]) -> tuple[float, float]:
@@ -203,42 +218,41 @@ def without_negative_zero(s: NDArray[Any], low: float) -> NDArray[Any]:
     return s + s.dtype.type(0) if s.view(bits).min() == np.iinfo(bits).min else s
 
 
-def refuse_not_finite(a: NDArray[Any], name: str, fix: str) -> NoReturn:
+def refuse_not_finite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
     """Say which values are missing or infinite, and what to do."""
     missing = np.isnan(a)
     if missing.any():
         raise InputError(
-            f"{name} has {_count(missing, 'missing value')} (NaN), the first at row {int(missing.argmax())} "
-            f"counted from 0: {fix}"
+            name,
+            f"has {plural(int(missing.sum()), 'missing value')} (NaN), the first at row {int(missing.argmax())} "
+            "counted from 0",
+            fix,
         )
     refuse_infinite(a, name, fix)
 
 
-def refuse_infinite(a: NDArray[Any], name: str, fix: str) -> NoReturn:
+def refuse_infinite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
     """Say which values are infinite, and what to do."""
     infinite = np.isinf(a)
     raise InputError(
-        f"{name} has {_count(infinite, 'infinity', 'infinities')} (inf), the first at row {int(infinite.argmax())} "
-        f"counted from 0: {fix}"
+        name,
+        f"has {plural(int(infinite.sum()), 'infinity', 'infinities')} (inf), the first at row {int(infinite.argmax())} "
+        "counted from 0",
+        fix,
     )
-
-
-def _count(mask: NDArray[np.bool_], one: str, many: str = "") -> str:
-    k = int(np.count_nonzero(mask))
-    return f"{k} {one if k == 1 else many or one + 's'}"
 
 
 def _refuse_not_numbers(example: object, name: str) -> NoReturn:
     if isinstance(example, (str, bytes)):
         text = example.decode(errors="replace") if isinstance(example, bytes) else str(example)
         fix = "convert it with astype(float)" if _reads_as_number(text) else "pass the column of numbers"
-        raise InputError(f"{name} holds text such as {text!r}: {fix}")
+        raise InputError(name, f"holds text such as {text!r}", fix)
     if isinstance(example, (complex, np.complexfloating)):
-        raise InputError(f"{name} holds complex numbers (Complex data not supported): pass real numbers")
+        raise InputError(name, "holds complex numbers (Complex data not supported)", "pass real numbers")
     if isinstance(example, (dt.timedelta, np.timedelta64, dt.date, np.datetime64)):
-        raise InputError(f"{name} holds dates or time spans: pass numbers, for example a span divided by one day")
+        raise InputError(name, "holds dates or time spans", "pass numbers, for example a span divided by one day")
     kind = str(example) if isinstance(example, np.dtype) else type(example).__name__
-    raise InputError(f"{name} holds values of type {kind}: pass real numbers")
+    raise InputError(name, f"holds values of type {kind}", "pass real numbers")
 
 
 def _reads_as_number(text: str) -> bool:
@@ -250,16 +264,16 @@ def _reads_as_number(text: str) -> bool:
 
 
 def as_set(a: NDArray[Any], name: str) -> set[Any]:
-    """Distinct values, or the sentence that they cannot be compared."""
+    """Distinct values; those that cannot be compared are refused."""
     try:
         return set(a.tolist())
     except TypeError as error:
         raise InputError(
-            f"{name} holds values that cannot be compared ({error}): pass one number or text per row"
+            name, f"holds values that cannot be compared ({error})", "pass one number or text per row"
         ) from error
 
 
-def refuse_missing(a: NDArray[Any], name: str, fix: str) -> None:
+def refuse_missing(a: NDArray[Any], name: str, fix: Text) -> None:
     """Raise when a column of any dtype has a missing value; the count is paid for only then."""
     if a.size == 0 or a.dtype.kind in "biuUS":
         return
@@ -273,8 +287,10 @@ def refuse_missing(a: NDArray[Any], name: str, fix: str) -> None:
         return
     if missing.any():
         raise InputError(
-            f"{name} has {_count(missing, 'missing value')} (NaN or null), the first at row {int(missing.argmax())} "
-            f"counted from 0: {fix}"
+            name,
+            f"has {plural(int(missing.sum()), 'missing value')} (NaN or null), the first at row "
+            f"{int(missing.argmax())} counted from 0",
+            fix,
         )
 
 

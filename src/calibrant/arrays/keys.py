@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import CHUNK, EXACT, _convert, is_missing
-from calibrant.arrays.errors import InputError
+from calibrant.messages import InputError, Setting
 
 LONGEST_KEY = 1_000
 """Characters of a group's name."""
@@ -47,7 +47,7 @@ class Keys:
         return np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.codes]
 
 
-def read_keys(values: object, name: str = "groups") -> Keys:
+def read_keys(values: object, name: str | Setting = "groups") -> Keys:
     """Groups of rows, from a column of text, whole numbers or truth values.
 
     Floats that are whole numbers pass as those, because pandas makes floats of whole numbers with gaps.
@@ -65,7 +65,7 @@ def read_keys(values: object, name: str = "groups") -> Keys:
     if isinstance(values, Keys):
         return values
     if isinstance(values, np.ma.MaskedArray):
-        raise InputError(f"{name} is a masked array: pass a plain array with None for rows without a group")
+        raise InputError(name, "is a masked array", "pass a plain array with None for rows without a group")
     given = np.asarray(values) if isinstance(values, np.ndarray) else _convert(values, name)
     flat, missing = given.reshape(-1), None
     if flat.dtype.kind == "f":
@@ -79,7 +79,7 @@ def read_keys(values: object, name: str = "groups") -> Keys:
     return Keys(codes.reshape(given.shape), names)
 
 
-def key_text(value: Any, name: str = "groups") -> str | None:
+def key_text(value: Any, name: str | Setting = "groups") -> str | None:
     """The name of one group; None for a missing value.
 
     Examples
@@ -100,7 +100,7 @@ def key_text(value: Any, name: str = "groups") -> str | None:
     _refuse(value, name)
 
 
-def _whole(a: NDArray[Any], name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _whole(a: NDArray[Any], name: str | Setting) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Floats as the whole numbers that they are, and where there is none."""
     missing = np.isnan(a)
     filled = np.where(missing, 0.0, a)
@@ -110,7 +110,7 @@ def _whole(a: NDArray[Any], name: str) -> tuple[NDArray[np.int64], NDArray[np.bo
     return filled.astype(np.int64), missing
 
 
-def _coded(flat: NDArray[Any], name: str) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+def _coded(flat: NDArray[Any], name: str | Setting) -> tuple[NDArray[np.intp], tuple[str, ...]]:
     """Place of each row's name among the sorted names; chunk by chunk, so that few objects live at a time."""
     codes = np.empty(len(flat), dtype=np.intp)
     places: dict[str | None, int] = {None: 0}
@@ -121,13 +121,13 @@ def _coded(flat: NDArray[Any], name: str) -> tuple[NDArray[np.intp], tuple[str, 
         try:
             new = dict.fromkeys(items).keys() - found.keys()
         except TypeError:
-            raise InputError(f"{name} holds values that cannot be compared: pass one text per row") from None
+            raise InputError(name, "holds values that cannot be compared", "pass one text per row") from None
         for value in new:
             found[value] = places.setdefault(key_text(value, name), len(places))
         kinds |= {kind in (bool, np.bool_) for kind in set(map(type, items)) if issubclass(kind, _NUMBERS)}
         codes[start : start + CHUNK] = np.fromiter(map(found.__getitem__, items), np.intp, len(items))
     if len(kinds) > 1:  # True equals 1 in Python, and is another group
-        raise InputError(f"{name} mixes truth values with numbers: convert the column to text")
+        raise InputError(name, "mixes booleans with numbers", "convert the column to text")
     names = sorted(each for each in places if each is not None)
     order = np.full(len(places), -1, dtype=np.intp)
     order[[places[each] for each in names]] = np.arange(len(names))
@@ -144,7 +144,7 @@ def _kept(names: tuple[str, ...], codes: NDArray[np.intp]) -> tuple[tuple[str, .
     return tuple(each for each, kept in zip(names, there, strict=True) if kept), place[codes]
 
 
-def _refuse(value: object, name: str) -> NoReturn:
+def _refuse(value: object, name: str | Setting) -> NoReturn:
     raise InputError(
-        f"{name} holds {value!r}: a group is text, a whole number or true or false, so convert the column to text"
+        name, f"holds {value!r}", "a group is text, an integer or true or false, so convert the column to text"
     )

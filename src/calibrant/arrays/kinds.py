@@ -9,17 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import refuse_not_finite, value_range
-from calibrant.arrays.errors import InputError, warn
+from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Text, Voice, note, warn
 
 Kind = Literal["probability", "logit", "real"]
+ClassKind = Literal["probability", "logit", "independent"]
 _LOGIT_LIMIT = 40.0  # expit(40) differs from 1 by 4e-18: larger numbers are hardly log-odds
 _LARGEST = 1e300  # beyond it sums and differences of scores overflow
 _FEW, _ENOUGH = 0.1, 20  # up to a tenth of at least twenty scores outside [0, 1] are strays, and not another kind
 _ROUNDING = 1e-6  # an excess over 1 up to this is float noise, not a percentage
 
 
-def sniff_kind(scores: NDArray[np.float64]) -> tuple[Kind, str]:
-    """Guess what finite scores are, and report the guess in one sentence.
+_LOGIT, _REAL = Setting("kind", "logit"), Setting("kind", "real")
+
+
+@note("kind-guessed")
+def kind_guessed(voice: Voice, kind: Kind, low: float, high: float) -> str:
+    """What the scores were read as."""
+    if kind == "probability":
+        return f"{voice.nouns.scores} read as {voice.nouns.probabilities} (all in [0, 1])"
+    logit, real = voice.say(_LOGIT), voice.say(_REAL)
+    if kind == "logit":
+        read, choice = "logits", f"pass {logit} to confirm, or {real} if they are not log-odds"
+    else:
+        read, choice = "real numbers", f"pass {real} to confirm, or {logit} if they are log-odds"
+    return f"{voice.nouns.scores} read as {read} (from {low:.6g} to {high:.6g}): {choice}"
+
+
+def sniff_kind(scores: NDArray[np.float64]) -> tuple[Kind, Note]:
+    """Guess what finite scores are, with a note on the guess.
 
     All in [0, 1]: probabilities; a few outside among many inside are refused. Some negative and none beyond 40 in size:
     logits. Anything else: real numbers; except
@@ -34,37 +51,40 @@ def sniff_kind(scores: NDArray[np.float64]) -> tuple[Kind, str]:
     -------
     kind : {"probability", "logit", "real"}
         The guess.
-    sentence : str
-        The guess in words, with the argument that replaces it.
+    note : Note
+        The guess and the range of the scores; its text names the argument that replaces the guess.
 
     Examples
     --------
     >>> import numpy as np
     >>> from calibrant.arrays import sniff_kind
-    >>> sniff_kind(np.array([0.2, 0.9]))
-    ('probability', 'scores read as probabilities (all in [0, 1])')
+    >>> kind, note = sniff_kind(np.array([0.2, 0.9]))
+    >>> kind, note.code, str(note)
+    ('probability', 'kind-guessed', 'scores read as probabilities (all in [0, 1])')
     >>> sniff_kind(np.array([-2.0, 3.5]))[0]
     'logit'
     """
     if scores.size == 0:
-        raise InputError("scores is empty: pass at least one row")
+        raise InputError("scores", "is empty", "pass at least one row")
     low, high = value_range(scores)
     if not (math.isfinite(low) and math.isfinite(high)):
-        refuse_not_finite(scores, "scores", "drop these rows or repair the score")
+        refuse_not_finite(scores, "scores", Advice.DROP_OR_REPAIR_SCORES)
     _refuse_strays(scores, low, high)
-    return _guess(low, high)
+    guess = _guess(low, high)
+    return guess, kind_guessed(guess, low, high)
 
 
-def settle_kind(s: NDArray[np.float64], kind: Kind | None, low: float, high: float) -> tuple[Kind, tuple[str, ...]]:
+def settle_kind(s: NDArray[np.float64], kind: Kind | None, low: float, high: float) -> tuple[Kind, tuple[Note, ...]]:
     """Take the kind that was given, when the scores agree with it, or guess it and report the guess."""
     if max(-low, high) > _LARGEST:
-        raise InputError(f"scores reach {max(-low, high):.6g} in size: rescale them")
+        raise InputError("scores", f"holds {low if -low > high else high:.6g}, which is too large", "rescale them")
     if kind is None:
         _refuse_strays(s, low, high)
-        guess, sentence = _guess(low, high)
+        guess = _guess(low, high)
+        found = kind_guessed(guess, low, high)
         if guess != "probability":
-            warn(sentence)
-        return guess, (sentence,)
+            warn(found)
+        return guess, (found,)
     if kind == "probability" and (low < 0 or high > 1):
         refuse_outside(s, low, high, "scores")
     return kind, ()
@@ -77,31 +97,32 @@ def _refuse_strays(s: NDArray[np.float64], low: float, high: float) -> None:
     outside = np.flatnonzero((s < 0) | (s > 1))
     if len(s) >= _ENOUGH and len(outside) <= _FEW * len(s):
         raise InputError(
-            f"{len(outside)} of {len(s)} scores lie outside [0, 1], the first in row {outside[0]} "
-            f"({s[outside[0]]:.6g}): repair or drop these rows, or pass kind='logit' or kind='real' if that is what "
-            "scores are"
+            "scores",
+            f"has {len(outside)} of {len(s)} values outside [0, 1], the first in row {outside[0]} "
+            f"({s[outside[0]]:.6g})",
+            Phrase(
+                "{repair}, or pass {logit} or {real} if that is what they are",
+                repair=Advice.REPAIR_OR_DROP_ROWS,
+                logit=_LOGIT,
+                real=_REAL,
+            ),
         )
 
 
-def _guess(low: float, high: float) -> tuple[Kind, str]:
+def _guess(low: float, high: float) -> Kind:
     if low >= 0 and high <= 1:
-        return "probability", "scores read as probabilities (all in [0, 1])"
+        return "probability"
     if _is_rounding(low, high):
-        raise InputError(f"scores exceed [0, 1] by rounding only (min {low:.9g}, max {high:.9g}): clip them to [0, 1]")
+        raise InputError(
+            "scores", f"leaves [0, 1] by rounding only (min {low:.9g}, max {high:.9g})", "clip them to [0, 1]"
+        )
     if _is_percent(low, high):
         raise InputError(
-            "scores lie between 0 and 100 and look like percentages: divide by 100, or pass kind='real' "
-            f"if they are not (min {low:.6g}, max {high:.6g})"
+            "scores",
+            f"holds values between 0 and 100 that look like percentages (min {low:.6g}, max {high:.6g})",
+            Phrase("{divide}, or pass {real} if they are not", divide=Advice.DIVIDE_BY_100, real=_REAL),
         )
-    if low < 0 and max(-low, high) <= _LOGIT_LIMIT:
-        return "logit", (
-            f"scores read as logits (from {low:.6g} to {high:.6g}): "
-            'pass kind="logit" to confirm, or kind="real" if they are not log-odds'
-        )
-    return "real", (
-        f"scores read as real numbers (from {low:.6g} to {high:.6g}): "
-        'pass kind="real" to confirm, or kind="logit" if they are log-odds'
-    )
+    return "logit" if low < 0 and max(-low, high) <= _LOGIT_LIMIT else "real"
 
 
 def _is_percent(low: float, high: float) -> bool:
@@ -113,16 +134,20 @@ def _is_rounding(low: float, high: float) -> bool:
     return low >= -_ROUNDING and _ROUNDING < high <= 1 + _ROUNDING
 
 
-def refuse_outside(s: NDArray[Any], low: float, high: float, name: str) -> NoReturn:
-    """Say how many scores leave [0, 1], and what they look like."""
+def refuse_outside(s: NDArray[Any], low: float, high: float, name: str, *, fitted: bool = False) -> NoReturn:
+    """Say how many scores leave [0, 1], and what they look like; the kind of a ``fitted`` map is set already."""
+    fix: Text
     if _is_rounding(low, high):
         fix = "this is rounding, so clip them to [0, 1]"
     elif _is_percent(low, high):
-        fix = "if they are percentages, divide by 100"
+        fix = Phrase("if they are percentages, {divide}", divide=Advice.DIVIDE_BY_100)
     else:
-        fix = "pass kind='logit' or kind='real' at fit, or repair these rows"
+        choice = Phrase("{logit} or {real}, or repair these rows", logit=_LOGIT, real=_REAL)
+        fix = Phrase("fit with {choice}" if fitted else "pass {choice}", choice=choice)
     outside = np.count_nonzero((s < 0) | (s > 1))
     raise InputError(
-        f"{name} must lie in [0, 1] to be probabilities, but {outside} of {s.size} rows do not "
-        f"(min {low:.9g}, max {high:.9g}): {fix}"
+        name,
+        f"must lie in [0, 1] to be probabilities, but {outside} of {s.size} rows do not (min {low:.9g}, max "
+        f"{high:.9g})",
+        fix,
     )

@@ -9,12 +9,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import CHUNK, as_set, read_column, refuse_infinite, refuse_missing, value_range
-from calibrant.arrays.errors import InputError, warn
+from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, Voice, note, warn
 
 _HEAD = 64  # rows that are looked at before a whole-array comparison is paid for
 
 
-def check_labels(y: object, positive: object = None, *, name: str = "y") -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+@note("labels-minus-one")
+def labels_minus_one(voice: Voice) -> str:
+    """Labels -1 and 1, which say themselves what they are."""
+    return "labels -1/1 read as 0/1"
+
+
+@note("labels-read")
+def labels_read(voice: Voice, negative: str | float | None, positive: str | float | None) -> str:
+    """Labels of which the caller has said which one is the event; ``negative`` is None where no row has it."""
+    return f"labels {positive!r} read as 1" if negative is None else f"labels {negative!r}/{positive!r} read as 0/1"
+
+
+@note("one-class")
+def one_class(voice: Voice, events: int, n: int) -> str:
+    """Labels of one class only."""
+    return (
+        f"{voice.argument('y')} has only one class ({events} of {n} {voice.nouns.rows} are positive): nothing can be "
+        f"learned about the other, so check the label column and the {voice.nouns.rows} that were selected"
+    )
+
+
+@note("scores-equal-labels")
+def scores_equal_labels(voice: Voice, written: str) -> str:
+    """Scores that are the labels in disguise; ``written`` is 0/1, 1/0 or -1/1."""
+    what = {"0/1": "the labels", "1/0": "1 - labels"}.get(written, f"the labels, written as {written},")
+    return f"{voice.nouns.scores} equal {what} on every {voice.nouns.row}: a leak, or the wrong column?"
+
+
+def check_labels(y: object, positive: object = None, *, name: str = "y") -> tuple[NDArray[np.uint8], tuple[Note, ...]]:
     """Read binary labels as 0 and 1.
 
     Parameters
@@ -30,8 +58,8 @@ def check_labels(y: object, positive: object = None, *, name: str = "y") -> tupl
     -------
     labels : ndarray of uint8
         0 or 1.
-    notes : tuple of str
-        What was converted, one sentence each.
+    notes : tuple of Note
+        What was converted.
 
     Raises
     ------
@@ -41,12 +69,13 @@ def check_labels(y: object, positive: object = None, *, name: str = "y") -> tupl
     Examples
     --------
     >>> from calibrant.arrays import check_labels
-    >>> check_labels(["good", "bad", "good"], positive="bad")
-    (array([0, 1, 0], dtype=uint8), ("labels 'good'/'bad' read as 0/1",))
+    >>> labels, notes = check_labels(["good", "bad", "good"], positive="bad")
+    >>> labels, *map(str, notes)
+    (array([0, 1, 0], dtype=uint8), "labels 'good'/'bad' read as 0/1")
     """
     target = label_column(y, name)
     if target.size == 0:
-        raise InputError(f"{name} is empty: pass at least one label")
+        raise InputError(name, "is empty", "pass at least one label")
     return encode_labels(target, positive, name)
 
 
@@ -55,41 +84,58 @@ def label_column(y: object, name: str) -> NDArray[Any]:
     target = read_column(y, name)
     if target.dtype.kind in "cmMV":
         _refuse_not_labels(target.dtype, name)
-    refuse_missing(target, name, "drop these rows; a label that has not arrived is not a negative")
+    refuse_missing(target, name, Advice.DROP_UNLABELED)
     return target
 
 
 def _refuse_not_labels(dtype: np.dtype[Any], name: str) -> NoReturn:
     what = "complex numbers (Complex data not supported)" if dtype.kind == "c" else f"values of type {dtype}"
-    raise InputError(f"{name} holds {what}: pass labels such as 0 and 1")
+    raise InputError(name, f"holds {what}", "pass labels such as 0 and 1")
 
 
 def encode_labels(
     target: NDArray[Any], positive: object, name: str, scores: NDArray[np.float64] | None = None
-) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+) -> tuple[NDArray[np.uint8], tuple[Note, ...]]:
     """Labels as 0 and 1, and the note on how; `scores` only serve to recognise swapped arguments."""
     if positive is None and (plain := _zero_one(target)) is not None:
         return plain, ()
     if target.dtype.kind == "f" and np.isinf(value_range(target)).any():
-        refuse_infinite(target, name, "drop these rows; labels are two values such as 0 and 1")
+        fix = Phrase("{drop}; labels are two values such as 0 and 1", drop=Advice.DROP_ROWS)
+        refuse_infinite(target, name, fix)
     values = _distinct(target, name)
     if len(values) > 2:
         if scores is not None and _look_swapped(scores, target):
-            raise InputError("scores and y look swapped: pass the scores first and the labels second")
+            swapped = Phrase("and {y} look swapped", y=Argument(name))
+            raise InputError("scores", swapped, Advice.SWAP_SCORES_AND_LABELS)
         raise InputError(
-            f"{name} has more than two distinct values ({', '.join(map(repr, values[:3]))}, ...): Calibrant's binary "
-            "calibrators take two classes, so pass y == c for one class c against the rest"
+            name,
+            f"has more than two distinct values ({', '.join(repr(_shown(value)) for value in values[:3])}, ...)",
+            Advice.ONE_AGAINST_REST,
         )
     if positive is None:
         if not set(values) <= {-1, 1} and not set(values) <= {0, 1}:
             _ask_for_positive(values, name)
-        return np.asarray(target == 1, dtype=np.uint8), (("labels -1/1 read as 0/1",) if -1 in values else ())
+        return np.asarray(target == 1, dtype=np.uint8), ((labels_minus_one(),) if -1 in values else ())
     event = _event(values, positive, name)
     labels = np.asarray(target == event if event in values else np.zeros(target.size), dtype=np.uint8)
     other = next((v for v in values if v != event), None)
     if (other, event) == (0, 1) or values == [1]:
         return labels, ()
-    return labels, (f"labels {event!r} read as 1" if other is None else f"labels {other!r}/{event!r} read as 0/1",)
+    return labels, (labels_read(_plain(other), _plain(event)),)
+
+
+def _plain(label: Any) -> str | float | None:
+    """A label as a note keeps it."""
+    value = _shown(label)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _shown(label: Any) -> Any:
+    """A label as a message shows it: a Python value, an integer where it is one, as in a column of 1.0 and 2.0."""
+    value = label.item() if isinstance(label, np.generic) else label
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _zero_one(target: NDArray[Any]) -> NDArray[np.uint8] | None:
@@ -128,8 +174,14 @@ def _event(values: list[Any], positive: object, name: str) -> object:
     found = [v for v in values if v == positive]
     if not found and len(values) == 2:
         raise InputError(
-            f"positive={positive!r} is not among the labels of {name}, which are {values[0]!r} and {values[1]!r}: "
-            "pass one of these"
+            Setting("positive", positive),
+            Phrase(
+                "is not among the labels of {y}, which are {first!r} and {second!r}",
+                y=Argument(name),
+                first=_shown(values[0]),
+                second=_shown(values[1]),
+            ),
+            "pass one of these",
         )
     return found[0] if found else positive
 
@@ -137,12 +189,19 @@ def _event(values: list[Any], positive: object, name: str) -> object:
 def _ask_for_positive(values: list[Any], name: str) -> NoReturn:
     if len(values) == 1:
         raise InputError(
-            f"{name} holds only the label {values[0]!r}: pass positive= with the label that counts as the event"
+            name,
+            f"holds only the label {_shown(values[0])!r}",
+            Phrase("pass {positive} with the label that counts as the event", positive=Argument("positive")),
         )
-    first, second = values
+    first, second = map(_shown, values)
     raise InputError(
-        f"{name} labels are {first!r} and {second!r}: pass positive={second!r} or positive={first!r}, "
-        "whichever counts as the event"
+        name,
+        f"holds the labels {first!r} and {second!r}",
+        Phrase(
+            "pass {second} or {first}, whichever counts as the event",
+            second=Setting("positive", second),
+            first=Setting("positive", first),
+        ),
     )
 
 
@@ -160,18 +219,15 @@ def warn_about_labels(s: NDArray[np.float64], labels: NDArray[np.uint8]) -> None
     """Warn of one class only, and of scores that are the labels in disguise."""
     n, events = labels.size, int(np.count_nonzero(labels))
     if events in (0, n):
-        warn(
-            f"y has only one class ({events} of {n} rows are positive): nothing can be learned about the other, "
-            "so check the label column and the rows that were selected"
-        )
+        warn(one_class(events, n))
     elif n >= 3:
-        for words, code in _LEAKS.items():
+        for written, code in _LEAKS.items():
             if np.array_equal(s[:_HEAD], code(labels[:_HEAD])) and np.array_equal(s, code(labels)):
-                warn(f"scores {words} on every row: a leak, or the wrong column?")
+                warn(scores_equal_labels(written))
 
 
 _LEAKS: dict[str, Callable[[NDArray[np.uint8]], NDArray[Any]]] = {
-    "equal the labels": lambda labels: labels,
-    "equal 1 - labels": lambda labels: 1 - labels,
-    "equal the labels, written as -1/1,": lambda labels: 2.0 * labels - 1,
+    "0/1": lambda labels: labels,
+    "1/0": lambda labels: 1 - labels,
+    "-1/1": lambda labels: 2.0 * labels - 1,
 }

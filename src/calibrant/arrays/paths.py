@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from calibrant.arrays.errors import InputError
+from calibrant.messages import InputError, Setting
 
 ADDRESS = re.compile(r"\s*([a-z][a-z0-9+.-]+):[/\\]", re.IGNORECASE)
 """A scheme has two characters at least; a single letter is a drive of Windows. A Path keeps one slash of two."""
 
 
 def local_path(given: str | os.PathLike[str], argument: str = "path") -> Path:
-    """The path that an argument gives, or one sentence that names the argument.
+    """The path that an argument gives; an address of another kind is refused.
 
     Examples
     --------
@@ -26,42 +26,43 @@ def local_path(given: str | os.PathLike[str], argument: str = "path") -> Path:
     '/tmp/my map.json'
     >>> local_path("s3://bucket/map.json")
     Traceback (most recent call last):
-    calibrant.arrays.errors.InputError: path='s3://bucket/map.json' is an address, and only local files are supported:
+    calibrant.messages.InputError: path='s3://bucket/map.json' is an address, and only local files are supported:
     pass a local path, and copy the file with a tool for s3
     """
     text: Any = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(text, str):
-        raise InputError(f"{argument} is of type {type(given).__name__}: pass text, or a pathlib.Path")
+        raise InputError(argument, f"is of type {type(given).__name__}", "pass text, or a pathlib.Path")
     if not text:
-        raise InputError(f"{argument} is empty: pass the name of a file or folder")
-    return Path(local_text(text, f"{argument}={text!r}"))
+        raise InputError(argument, "is empty", "pass the name of a file or folder")
+    return Path(local_text(text, Setting(argument, text)))
 
 
-def local_text(text: str, named: str) -> str:
-    """A path as it was written, or decoded where it is a ``file://`` address; ``named`` begins the error."""
+def local_text(text: str, subject: str | Setting) -> str:
+    """A path as it was written, or decoded where it is a ``file://`` address; errors are about ``subject``."""
     found = ADDRESS.match(text)
     if found is None:
         return text
     scheme = found[1].lower()
     if scheme != "file":
         raise InputError(
-            f"{named} is an address, and only local files are supported: pass a local path, and copy the file with a "
-            f"tool for {scheme}"
+            subject,
+            "is an address, and only local files are supported",
+            f"pass a local path, and copy the file with a tool for {scheme}",
         )
-    return of_file_url(text, named)
+    return of_file_url(text, subject)
 
 
-def of_file_url(url: str, named: str, *, windows: bool = os.name == "nt") -> str:
+def of_file_url(url: str, subject: str | Setting, *, windows: bool = os.name == "nt") -> str:
     """The path in a ``file:`` address, escapes decoded as the file system has its names."""
     parts = urlsplit(url.strip().replace("\\", "/"))
     if parts.query or parts.fragment:
-        raise InputError(f"{named} holds a bare ? or #: write them as %3F and %23, or pass a plain path")
+        raise InputError(subject, "holds a bare ? or #", "write them as %3F and %23, or pass a plain path")
     path = os.fsdecode(unquote_to_bytes(parts.path))
     host = parts.netloc if parts.netloc.lower() != "localhost" else ""
     if host and not windows:
-        raise InputError(f"{named} names the machine {host!r}: mount its files, and pass a local path")
+        raise InputError(subject, f"names the machine {host!r}", "mount its files, and pass a local path")
     if not path.strip("/") or "\0" in path:
-        raise InputError(f"{named} does not name a file: pass a plain path")
+        raise InputError(subject, "does not name a file", "pass a plain path")
     if not windows:
         return path
     return f"//{host}{path}" if host else re.sub(r"^/+(?=[a-zA-Z]:)", "", path)

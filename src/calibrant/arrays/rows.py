@@ -19,10 +19,16 @@ from calibrant.arrays.columns import (
     value_range,
     without_negative_zero,
 )
-from calibrant.arrays.errors import InputError
 from calibrant.arrays.kinds import Kind, refuse_outside, settle_kind
 from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
 from calibrant.arrays.sides import check_time, check_weights, side_column
+from calibrant.messages import Advice, InputError, Note, Voice, note
+
+
+@note("rows-without-weight")
+def rows_without_weight(voice: Voice, dropped: int, n: int) -> str:
+    """Rows of weight zero, which are left out."""
+    return f"{dropped} of {n} {voice.nouns.rows} have weight zero and were dropped"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +49,8 @@ class Rows:
         One value per row, none of them missing.
     kind : {"probability", "logit", "real"}
         What the scores are.
-    other_notes, kind_notes : tuple of str
-        What was guessed or converted, one sentence each; ``kind_notes`` are about the kind of the scores.
+    other_notes, kind_notes : tuple of Note
+        What was guessed or converted; ``kind_notes`` are about the kind of the scores.
     """
 
     scores: NDArray[np.float64]
@@ -54,11 +60,11 @@ class Rows:
     groups: NDArray[Any] | None
     time: NDArray[Any] | None
     kind: Kind
-    other_notes: tuple[str, ...]
-    kind_notes: tuple[str, ...] = ()
+    other_notes: tuple[Note, ...]
+    kind_notes: tuple[Note, ...] = ()
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """All that was guessed or converted."""
         return (*self.kind_notes, *self.other_notes)
 
@@ -124,21 +130,21 @@ def check_rows(
     >>> rows = check_rows([0.1, 0.4, 0.8], [-1, 1, 1])
     >>> rows.labels
     array([0, 1, 1], dtype=uint8)
-    >>> rows.notes
-    ('scores read as probabilities (all in [0, 1])', 'labels -1/1 read as 0/1')
+    >>> print(*rows.notes, sep="; ")
+    scores read as probabilities (all in [0, 1]); labels -1/1 read as 0/1
     """
     check_option("kind", kind, (*get_args(Kind), None))
     check_option("weights", weights, ("importance", "counts"))
     s = read_floats(scores, "scores")
     n = s.size
     if n == 0:
-        raise InputError("scores is empty: pass at least one row")
+        raise InputError("scores", "is empty", "pass at least one row")
     target = label_column(y, "y")
     check_length(target, "y", n)
     refuse_other_order(scores, y)
     low, high = value_range(s)
     if not (math.isfinite(low) and math.isfinite(high)):
-        refuse_not_finite(s, "scores", "drop these rows or repair the score")
+        refuse_not_finite(s, "scores", Advice.DROP_OR_REPAIR_SCORES)
     s = without_negative_zero(s, low)
     w, weight_notes = (None, ()) if sample_weight is None else check_weights(sample_weight, weights, n)
     group = None if groups is None else side_column(groups, "groups", n)
@@ -150,7 +156,7 @@ def check_rows(
         group = None if group is None else group[keep]
         when = None if when is None else when[keep]
         low, high = value_range(s)
-        weight_notes = (*weight_notes, f"{n - s.size} of {n} rows have weight zero and were dropped")
+        weight_notes = (*weight_notes, rows_without_weight(n - s.size, n))
 
     found, kind_notes = settle_kind(s, kind, low, high)
     labels, label_notes = encode_labels(target, positive, "y", scores=s)
@@ -209,7 +215,7 @@ def check_scores(scores: object, kind: Kind, *, name: str = "scores") -> NDArray
     if math.isnan(low):  # the range of the scores that are there; NaN again when none is
         low, high = float(np.fmin.reduce(s)), float(np.fmax.reduce(s))
     if math.isinf(low) or math.isinf(high):
-        refuse_infinite(s, name, "drop these rows or repair the score")
+        refuse_infinite(s, name, Advice.DROP_OR_REPAIR_SCORES)
     if kind == "probability" and (low < 0 or high > 1):
-        refuse_outside(s, low, high, name)
+        refuse_outside(s, low, high, name, fitted=True)
     return without_negative_zero(s, low)

@@ -21,12 +21,25 @@ from calibrant.arrays.columns import (
     refuse_not_finite,
     value_range,
 )
-from calibrant.arrays.errors import InputError
+from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Voice, note
+
+
+@note("integer-weights")
+def integer_weights(voice: Voice) -> str:
+    """Importance weights that may be meant as counts."""
+    counts = voice.setting("weights", "counts")
+    return f"weights are integers; if they are repetition counts, pass {counts} to keep the guarantees"
+
+
+@note("time-from-text")
+def time_from_text(voice: Voice) -> str:
+    """Dates that were read from text."""
+    return f"{voice.argument('time')} read as UTC dates from ISO 8601 text"
 
 
 def check_weights(
     sample_weight: object, meaning: str, n: int
-) -> tuple[NDArray[np.int64] | NDArray[np.float64], tuple[str, ...]]:
+) -> tuple[NDArray[np.int64] | NDArray[np.float64], tuple[Note, ...]]:
     """Weights that are finite, not negative and of the declared meaning, with what there is to note."""
     name = "sample_weight"
     with np.errstate(over="ignore"):
@@ -38,36 +51,38 @@ def check_weights(
     if low < 0:
         row = first_row(w, lambda part: part < 0)
         raise InputError(
-            f"{name} is negative, first at row {row} counted from 0: pass weights of at least 0, "
-            "where 0 leaves the row out"
+            name,
+            f"is negative, first at row {row} counted from 0",
+            "pass weights of at least 0, where 0 leaves the row out",
         )
     if high == 0:
-        raise InputError(f"{name} is zero on every row: give at least one row a weight above 0")
+        raise InputError(name, "is zero on every row", "give at least one row a weight above 0")
     with np.errstate(over="ignore"):
         total = float(w.sum())
     if meaning == "counts":
         row = first_row(w, lambda part: (part != np.trunc(part)) | (part >= EXACT))
         if row is not None:
-            raise InputError(
-                f'{name} is {w[row]:.17g} at row {row} counted from 0, but weights="counts" takes whole numbers below '
-                '2**53: repair it, or pass weights="importance"'
+            problem = Phrase(
+                "is {value:.17g} at row {row} counted from 0, but {counts} takes integers below 2**53",
+                value=w[row],
+                row=row,
+                counts=Setting("weights", "counts"),
             )
+            raise InputError(name, problem, Phrase("repair it, or {importance}", importance=Advice.IMPORTANCE_WEIGHTS))
         if total >= 2.0**63:
-            raise InputError(f"{name} sums to {total:.6g}, beyond the range of int64: pass smaller counts")
+            raise InputError(name, f"sums to {total:.6g}, beyond the range of int64", "pass smaller counts")
         return w.astype(np.int64), ()
     if math.isinf(total):
-        raise InputError(f"{name} sums to infinity: divide the weights by their largest value")
+        raise InputError(name, "sums to infinity", "divide the weights by their largest value")
     if not 1e-100 <= high <= 1e100:  # their squares, which the effective size needs, would leave the range of doubles
-        raise InputError(f"{name} reaches {high:.6g}: divide the weights by their largest value")
+        raise InputError(name, f"reaches {high:.6g}", "divide the weights by their largest value")
     smallest = low if low > 0 else float(w[w > 0].min())
     if smallest < 1e-150 * high:
         raise InputError(
-            f"{name} spans {smallest:.6g} to {high:.6g}: give the lightest rows weight 0 to leave them out"
+            name, f"spans {smallest:.6g} to {high:.6g}", "give the lightest rows weight 0 to leave them out"
         )
     if first_row(w, lambda part: part != np.trunc(part)) is None:
-        return w, (
-            'weights are whole numbers; if they are repetition counts, say weights="counts" to keep the guarantees',
-        )
+        return w, (integer_weights(),)
     return w, ()
 
 
@@ -76,12 +91,12 @@ def side_column(values: object, name: str, n: int) -> NDArray[Any]:
     a = read_column(values, name)
     check_length(a, name, n)
     if a.dtype.kind in "cV":
-        raise InputError(f"{name} holds values of type {a.dtype}: pass numbers, text or dates")
-    refuse_missing(a, name, "drop these rows or give them a value of their own")
+        raise InputError(name, f"holds values of type {a.dtype}", "pass numbers, text or dates")
+    refuse_missing(a, name, Phrase("{drop} or give them a value of their own", drop=Advice.DROP_ROWS))
     return a
 
 
-def check_time(values: Any, n: int) -> tuple[NDArray[Any], tuple[str, ...]]:
+def check_time(values: Any, n: int) -> tuple[NDArray[Any], tuple[Note, ...]]:
     """Read a column that can be put in order."""
     if getattr(getattr(values, "dtype", None), "tz", None) is not None and hasattr(values, "to_numpy"):
         values = values.to_numpy(dtype="datetime64[ns]")  # pandas with a time zone: UTC, not one object per row
@@ -90,14 +105,14 @@ def check_time(values: Any, n: int) -> tuple[NDArray[Any], tuple[str, ...]]:
         return a, ()
     distinct = as_set(a, "time")
     if all(isinstance(v, str) for v in distinct):
-        return _dates_from_text(a, distinct), ("time read as UTC dates from ISO 8601 text",)
+        return _dates_from_text(a, distinct), (time_from_text(),)
     try:
         if a.dtype.kind != "S":
             min(distinct)  # raises when two of them cannot be compared
             return a, ()
     except TypeError:
         pass
-    raise InputError("time holds values that cannot be put in order: pass numbers, dates or ISO 8601 text")
+    raise InputError("time", "holds values that cannot be put in order", "pass numbers, dates or ISO 8601 text")
 
 
 def _dates_from_text(a: NDArray[Any], distinct: set[str]) -> NDArray[Any]:
@@ -108,10 +123,10 @@ def _dates_from_text(a: NDArray[Any], distinct: set[str]) -> NDArray[Any]:
             dates[example] = _date(example)
     except ValueError as error:
         raise InputError(
-            f"time holds text that is not an ISO 8601 date, such as {example!r}: convert it to dates or numbers"
+            "time", f"holds text that is not an ISO 8601 date, such as {example!r}", "convert it to dates or numbers"
         ) from error
     if len({d.tzinfo is None for d in dates.values()}) > 1:
-        raise InputError("time has a time zone on some rows only: give all of them one, or none")
+        raise InputError("time", "has a time zone on some rows only", "give all of them one, or none")
     utc = {t: d if d.tzinfo is None else d.astimezone(dt.UTC).replace(tzinfo=None) for t, d in dates.items()}
     return np.array([utc[t] for t in a.tolist()], dtype="datetime64[us]")
 

@@ -11,21 +11,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
 from calibrant.arrays.columns import check_list, check_option, need_names, refuse_names, score_and_label
-from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, check_calibrator
+from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, Fit, check_calibrator, labels_missing
+from calibrant.fits.needs import BLEND_ROWS, SHRUNKEN_ROWS
 from calibrant.fits.prior_correction import Weights, class_odds, refuse_by_class
 from calibrant.fits.scaling import rates_text
-from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.provenance import Sampling, State
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import BetaMap, LogitAffineMap, Map
+from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Voice, note
+from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Grid
-from calibrant.selection.candidates import BLEND, CANDIDATES, FEW, LEAST, RATES, REAL_BLEND
-from calibrant.selection.comparison import Compared, nested_sentence
-from calibrant.selection.folds import Folds
+from calibrant.selection.candidates import BLEND, CANDIDATES, RATES, REAL_BLEND
+from calibrant.selection.comparison import Compared, Comparison, needs_minority_rows, needs_rows, nested_sentence
+from calibrant.selection.folds import Folds, check_one_split
 from calibrant.selection.guarantee import Guarantee, guaranteed_bins
 from calibrant.selection.losses import Loss
+from calibrant.selection.original_model import OriginalTest
 from calibrant.selection.rule import Blend, Candidate, Selection, select
 from calibrant.tallies import NO_INTERIOR, Tally, end_notes, end_text
 
@@ -36,9 +41,16 @@ millionths, and twice as many cells would cost a tenth more."""
 MOST_EXACT = 1 << 14
 """More distinct scores than this are compared there."""
 
-CHOSEN = (
-    "the map was chosen among several, and fitted, on all of these rows, which no theorem here covers: pass "
-    "guarantee=(epsilon, alpha) for bins with a certificate"
+NEEDS = (needs_rows.code, needs_minority_rows.code)
+"""Outcomes of candidates that take more rows than there are."""
+
+CHOSEN = Refusal(
+    RefusalCode.SELECTED,
+    Phrase(
+        "the map was chosen among several, and fitted, on all of these rows, which no theorem here covers: "
+        "{ask} for bins with a certificate",
+        ask=Advice.PASS_GUARANTEE,
+    ),
 )
 
 
@@ -143,6 +155,14 @@ class AutoCalibrator(BinaryCalibrator):
 
     _monotone: ClassVar[bool] = False
     _restores: ClassVar[bool] = True
+    bins_: Bins | None
+    choice_: str
+    comparison_: Comparison
+    weights_: dict[str, float]
+    before_: Estimate
+    after_: Estimate
+    change_: Estimate
+    _test: OriginalTest
 
     def __init__(
         self,
@@ -197,8 +217,7 @@ class AutoCalibrator(BinaryCalibrator):
         weighted = sample_weight is not None and weights == "importance" and score is None and label is None
         if weights == "by-class" or (groups is None and time is None and not weighted):
             return super().fit(scores, y, sample_weight, **meant, sampling=sampling)
-        if groups is not None and time is not None:
-            raise InputError("groups and time cannot both split the rows: pass one of them")
+        check_one_split(groups, time)
         names = score_and_label(y, score, label)
         if names is not None:
             sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
@@ -206,7 +225,7 @@ class AutoCalibrator(BinaryCalibrator):
             kind = "probability" if kind is None else kind
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
-            raise InputError("y is missing: pass the labels, as in fit(scores, y) or fit(frame, score=..., label=...)")
+            raise labels_missing()
         rows = check_rows(
             scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
         )
@@ -227,29 +246,17 @@ class AutoCalibrator(BinaryCalibrator):
         seen = tally.for_fitting() if self.guarantee is not None else tally.in_effective_rows()
         return self._clipped(seen)
 
-    def _fit_map(self, tally: Tally) -> Map:
-        self.bins_: Bins | None = None
+    def _fit_map(self, tally: Tally) -> Fit[Map]:
         folds = getattr(self, "_apart", None)
         if folds is None:
             folds = Folds.at_random(_comparable(tally), self.cv, self.random_state)
         folds = folds.with_ends(tally.ends)  # those of all rows, so that every part is read as the final map reads it
-        self.notes_ = (*self.notes_, *_end_notes(tally))
-        if self.guarantee is not None:
-            chosen, self.bins_ = guaranteed_bins(
-                tally, Guarantee(*self.guarantee, self.look, self._odds), folds, self.loss
-            )
-            self._keep(chosen)
-            return self.bins_.to_map()
-        chosen = select(folds, self._pool(tally), tally, self.loss, blend=self._blend(tally))
-        self._keep(chosen)
-        return chosen.fit(tally)
-
-    def _keep(self, selection: Selection) -> None:
-        self.choice_ = selection.chosen.name
-        self.comparison_ = selection.comparison
-        self.weights_ = selection.weights
-        self.before_, self.after_, self.change_ = selection.before, selection.after, selection.change
-        self._test = selection.test
+        if self.guarantee is None:
+            chosen = select(folds, self._pool(tally), tally, self.loss, blend=self._blend(tally))
+            return Fit(chosen.fit(tally), _end_notes(tally), _found(chosen, None))
+        guarantee = Guarantee(*self.guarantee, self.look, self._odds)
+        chosen, bins = guaranteed_bins(tally, guarantee, folds, self.loss)
+        return Fit(bins.to_map(), _end_notes(tally), _found(chosen, bins))
 
     def _pool(self, tally: Tally) -> list[Candidate]:
         """What is tried, simplest first."""
@@ -276,25 +283,29 @@ class AutoCalibrator(BinaryCalibrator):
     def _check(self) -> None:
         check_option("loss", self.loss, get_args(Loss))
         if isinstance(self.cv, bool) or not isinstance(self.cv, Integral) or self.cv < 2:
-            raise InputError(f"cv must be a whole number of at least 2 parts, got {self.cv!r}")
+            raise InputError("cv", f"must be an integer of at least 2, the number of parts, got {self.cv!r}")
         if not isinstance(self.look, Integral) or isinstance(self.look, bool) or self.look < 1:
-            raise InputError(f"look must be an integer of at least 1, got {self.look!r}")
+            raise InputError("look", f"must be an integer of at least 1, got {self.look!r}")
         if self.candidates is not None:
             _candidates(self.candidates)
         if self.guarantee is None:
             if self.look != 1:
-                raise InputError("look counts how often a guarantee was asked for: pass guarantee too")
+                raise InputError(
+                    "look",
+                    "counts how often a guarantee was asked for",
+                    Phrase("pass {guarantee} too", guarantee=Argument("guarantee")),
+                )
             return
         if self.candidates is not None:
-            raise InputError("a guarantee is for bins: leave candidates out")
+            raise InputError("guarantee", "is about bins and takes no other candidates", "leave candidates out")
         pair = self.guarantee
         numbers = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, Real) for part in pair)
         if not numbers or not all(0.0 < part < 1.0 for part in pair):
-            raise InputError(f"guarantee must be (epsilon, alpha), both between 0 and 1, got {self.guarantee!r}")
+            raise InputError("guarantee", f"must be (epsilon, alpha), both between 0 and 1, got {self.guarantee!r}")
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         if self.bins_ is None:
-            return Refusal(CHOSEN)
+            return CHOSEN
         return issue(self.bins_, self.provenance_, alpha, bound, mode)
 
     def _state(self) -> State:
@@ -305,9 +316,9 @@ class AutoCalibrator(BinaryCalibrator):
     def _compared(self) -> list[Compared]:
         return [line for line in self.comparison_.lines if np.isfinite(line.loss)]
 
-    def __str__(self) -> str:
+    def say(self, voice: Voice) -> str:
         """What was chosen, from what, and what it is worth; where nothing could be compared, that first."""
-        told = super().__str__()
+        told = super().say(voice)
         if not hasattr(self, "map_") or self.state_ != "uncalibrated":
             return told
         return f"Uncalibrated: {self._why_nothing()}\n{told}"
@@ -320,16 +331,15 @@ class AutoCalibrator(BinaryCalibrator):
         what = through if self.choice_ == "identity" else f"{self.choice_} stands in"
         if not rarer:
             return f"the rows hold one class only, so {what}."
-        if rarer >= LEAST and data.n >= FEW:
+        if rarer >= BLEND_ROWS and data.n >= SHRUNKEN_ROWS:
             return f"there was one candidate, or one part of the rows, and nothing to compare, so {what}."
         return f"{data.n:,.6g} rows, {rarer:,.6g} of the rarer class, are too few to compare anything, so {what}."
 
-    def _describe(self) -> str:
-        told = [self._decision(), *self._not_tried()]
-        if self.state_ != "uncalibrated":
-            told[1:1] = [self._honest()]
-            told.append(f"Compared: {len(self._compared())} candidates, see comparison_.")
-        return "\n  ".join(told)
+    def _describe(self, voice: Voice) -> str:
+        if self.state_ == "uncalibrated":
+            return "\n  ".join([self._decision(), *self._not_tried(voice)])
+        compared = f"Compared: {len(self._compared())} candidates, {voice.advice(Advice.SEE_COMPARISON)}."
+        return "\n  ".join([self._decision(), self._honest(voice), *self._not_tried(voice), compared])
 
     def _decision(self) -> str:
         if self.bins_ is not None:
@@ -355,28 +365,54 @@ class AutoCalibrator(BinaryCalibrator):
             return f"a beta map{drawn} (a {self.map_.a:.4g}, b {self.map_.b:.4g}, c {self.map_.c:.4g})"
         return rates_text(self.map_) if self.choice_ == RATES.name else repr(self.map_)
 
-    def _not_tried(self) -> list[str]:
-        """Candidates that take more rows than there are; the unit is told once, at the end."""
-        waiting: dict[str, list[str]] = {}
+    def _not_tried(self, voice: Voice) -> list[str]:
+        """Candidates that take more rows than there are; the unit of most is reported once, at the end."""
+        waiting: dict[Note, list[str]] = {}
         for line in self.comparison_.lines:
-            if np.isnan(line.loss) and line.outcome.startswith("from ") and line.name not in self.weights_:
+            if line.outcome.code in NEEDS and line.name not in self.weights_:
                 waiting.setdefault(line.outcome, []).append(line.name)
-        *others, last = sorted(waiting, key=lambda since: float(since.split()[1].replace(",", ""))) or [""]
-        short = [(since, since.removesuffix(" rows of the rarer class on")) for since in others]
-        told = [f"{', '.join(waiting[since])} ({words})" for since, words in [*short, (last, last)] if since]
-        return [f"Not tried: {', '.join(told)}."] if told else []
+        if not waiting:
+            return []
+        *others, last = sorted(waiting, key=lambda outcome: float(outcome.values["needed"]))
+        words = {outcome: _shortened(outcome, voice) for outcome in others} | {last: last.say(voice)}
+        told = [f"{', '.join(waiting[outcome])} ({since})" for outcome, since in words.items()]
+        return [f"Not tried: {', '.join(told)}."]
 
-    def _honest(self) -> str:
+    def _honest(self, voice: Voice) -> str:
         where = "parts of the rows" if self.bins_ is None else "parts of the rows that chose"
         losses = self.before_, self.after_, self.change_
-        return nested_sentence(losses, self.loss, self.choice_ == "identity", where)
+        return nested_sentence(voice, losses, self.loss, self.choice_ == "identity", where)
 
 
-def _end_notes(tally: Tally) -> tuple[str, ...]:
-    if tally.has_interior:
-        return end_notes(tally)
-    low, high = map(end_text, tally.ends)
-    return (f"{NO_INTERIOR}: in losses the model's 0 and 1 count as {low} and {high}",)
+def _found(selection: Selection, bins: Bins | None) -> dict[str, Any]:
+    """What a choice leaves beside its map."""
+    return {
+        "bins_": bins,
+        "choice_": selection.chosen.name,
+        "comparison_": selection.comparison,
+        "weights_": selection.weights,
+        "before_": selection.before,
+        "after_": selection.after,
+        "change_": selection.change,
+        "_test": selection.test,
+    }
+
+
+def _shortened(outcome: Note, voice: Voice) -> str:
+    """What a candidate waits for, without its unit where that is rows of the rarer class."""
+    if outcome.code != needs_minority_rows.code:
+        return outcome.say(voice)
+    return f"from {outcome.values['needed']:,.6g}"
+
+
+@note("no-interior-scores")
+def no_interior_scores(voice: Voice, low: float, high: float) -> str:
+    """Of a model whose scores are all exactly 0 or 1."""
+    return f"{NO_INTERIOR}: in losses the model's 0 and 1 count as {end_text(low)} and {end_text(high)}"
+
+
+def _end_notes(tally: Tally) -> tuple[Note, ...]:
+    return end_notes(tally) if tally.has_interior else (no_interior_scores(*map(float, tally.ends)),)
 
 
 def _candidates(given: Sequence[str | BinaryCalibrator]) -> list[Candidate]:
@@ -395,7 +431,7 @@ def _candidate(given: str | BinaryCalibrator, name: str) -> Candidate:
         return Candidate(repr(made), lambda tally: clone(made).fit_tally(tally).map_)
     if given not in CANDIDATES:
         names = ", ".join(map(repr, [*CANDIDATES, BLEND.name]))
-        raise InputError(f"candidates must hold calibrators or names among {names}, not {given!r}")
+        raise InputError("candidates", f"must hold calibrators or names among {names}, not {given!r}")
     return replace(CANDIDATES[given], least=0.0, rows=0.0)
 
 

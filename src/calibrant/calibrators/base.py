@@ -1,32 +1,32 @@
 """What every binary calibrator shares: validation, transform, certificate, storage.
 
-A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a map, and says what it can promise.
+A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a :class:`Fit`, and says what it can promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import InputError, Kind, check_rows
+from calibrant.arrays import Kind, check_rows
 from calibrant.arrays.columns import check_option, need_names, refuse_names, score_and_label
-from calibrant.export.document import Calibration
+from calibrant.calibration import Calibration
+from calibrant.fits.needs import minority_rows
 from calibrant.fits.prior_correction import Weights, class_odds, refuse_by_class, restored
 from calibrant.fits.ranking import Ranking
-from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
-from calibrant.guarantees.issuing import gate
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.provenance import Provenance, Sampling, State, Weighting
+from calibrant.guarantees.refusal import IMPOSSIBLE, Refusal, RefusalCode, gate
 from calibrant.maps import Map, StepMap
+from calibrant.messages import PYTHON, Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.numerics import Ends, to_float32
-from calibrant.selection.candidates import CANDIDATES
-from calibrant.selection.rule import Facts
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
 
 if TYPE_CHECKING:
@@ -35,9 +35,24 @@ if TYPE_CHECKING:
     from calibrant.export.onnx.scores import Precision, Shape
     from calibrant.export.proof import Proof
 
+M = TypeVar("M", covariant=True)
+
 DEFAULT_ALPHA = 0.1
 
-TABLE = "a table of rates that stands in for a curve is not certified: use HistogramBinning if you need a certificate"
+TABLE = Refusal(
+    RefusalCode.NO_THEOREM,
+    Phrase("a table of rates that stands in for a curve is not certified: {use}", use=Advice.USE_BINNING),
+)
+
+
+@dataclass(frozen=True)
+class Fit(Generic[M]):
+    """What a fit found; the base of the calibrators sets the attributes."""
+
+    map: M
+    notes: tuple[Note, ...] = ()
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """Further attributes by name."""
 
 
 class BinaryCalibrator(BaseEstimator):
@@ -49,8 +64,8 @@ class BinaryCalibrator(BaseEstimator):
         The fitted map: frozen data that applies, prints, compares and exports itself.
     provenance_ : Provenance
         Rows, events, score kind and fingerprint of the data behind it.
-    notes_ : tuple of str
-        What was guessed, converted or decided on the way, as sentences.
+    notes_ : tuple of Note
+        What was guessed, converted or decided on the way; ``str(note)`` is a sentence.
     ranking_ : Ranking
         What the map does to the order of the fitted scores.
     state_ : str
@@ -63,8 +78,8 @@ class BinaryCalibrator(BaseEstimator):
     _monotone: ClassVar[bool] = True
     #: How scores of exactly 0 and 1 are read in all rows, when the rows of a fit are a fold of them.
     _whole_ends: Ends | None = None
-    #: The candidate of an automatic choice that is as rich as this method, where it takes many rows.
-    _rich_as: ClassVar[str | None] = None
+    #: Rows of the minority class that an automatic choice would ask for before it tried this method.
+    _needed_minority: ClassVar[int] = 0
     #: Whether a map of rows sampled by class becomes the map of all rows when its odds are multiplied.
     _restores: ClassVar[bool] = False
     _odds: float = 1.0
@@ -123,8 +138,8 @@ class BinaryCalibrator(BaseEstimator):
         >>> from calibrant import PlattScaling
         >>> rows = duckdb.sql("SELECT * FROM (VALUES (0.1, 0), (0.3, 1), (0.6, 0), (0.8, 1)) AS t(s, y)")
         >>> cal = PlattScaling().fit(rows, score="s", label="y")
-        >>> cal.notes_
-        ('counted in the frame: exact, 4 distinct scores',)
+        >>> print(*cal.notes_)
+        counted in the frame: exact, 4 distinct scores
         >>> cal.transform(rows, "s").columns
         ['s', 'y', 'calibrated']
         """
@@ -140,20 +155,20 @@ class BinaryCalibrator(BaseEstimator):
         refuse_places("fit", scores, y, sample_weight)
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
-            raise InputError("y is missing: pass the labels, as in fit(scores, y) or fit(frame, score=..., label=...)")
+            raise labels_missing()
         rows = check_rows(
             scores, y, sample_weight, weights=meant, groups=groups, time=time, positive=positive, kind=kind
         )
         if weights != "by-class":
             return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
-        sampled, notes = replace(rows, weights=None, counts=True), (*rows.kind_notes, BY_CLASS)
+        sampled, notes = replace(rows, weights=None, counts=True), (*rows.kind_notes, sampled_by_class())
         return self._fit_tally(Tally.from_rows(sampled), sampling, notes, class_odds(rows))
 
     def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
         """Fit to a tally, from whatever engine it came; ``sampling`` says what is known about its rows."""
         return self._fit_tally(tally, sampling, ())
 
-    def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[str, ...], odds: float | None = None) -> Self:
+    def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[Note, ...], odds: float | None = None) -> Self:
         """Fit to a tally; with ``odds``, that of rows sampled by class, as :func:`class_odds` gives them."""
         check_option("sampling", sampling, get_args(Sampling))
         self._odds = 1.0 if odds is None else odds
@@ -167,19 +182,22 @@ class BinaryCalibrator(BaseEstimator):
         self.n_features_in_ = 1
         return self
 
-    def _fit_part(self, tally: Tally, notes: tuple[str, ...] = ()) -> Self:
+    def _fit_part(self, tally: Tally, notes: tuple[Note, ...] = ()) -> Self:
         """The map and its notes alone: what a calibrator of many binary problems needs of each."""
         self._check()
         if tally.resolution not in self._accepts:
             raise InputError(
-                f"{type(self).__name__} cannot work from a tally of resolution {tally.resolution!r}: "
-                f"it needs {' or '.join(map(repr, self._accepts))}"
+                "tally",
+                f"has resolution {tally.resolution!r}, which {type(self).__name__} cannot work from",
+                f"it needs {' or '.join(map(repr, self._accepts))}",
             )
         if not tally.total > 0:
-            raise InputError("the tally is empty: there is nothing to fit to")
+            raise InputError("tally", "is empty", "pass at least one row")
         seen = self._seen(tally)
-        self.notes_ = (*notes, *_too_few(self._rich_as, seen))
-        self.map_ = self._fit_map(seen)
+        fit = self._fit_map(seen)
+        self.map_, self.notes_ = fit.map, (*notes, *_too_few(self._needed_minority, seen), *fit.notes)
+        for name, value in fit.found.items():
+            setattr(self, name, value)
         return self
 
     def _check(self) -> None:
@@ -208,8 +226,8 @@ class BinaryCalibrator(BaseEstimator):
         check_is_fitted(self, "map_")
         return self.provenance_.state
 
-    def _fit_map(self, tally: Tally) -> Map:
-        """The fitted map; a subclass may leave further attributes ending in an underscore."""
+    def _fit_map(self, tally: Tally) -> Fit[Map]:
+        """The fitted map, notes, and further attributes; nothing is set here."""
         raise NotImplementedError
 
     @property
@@ -259,7 +277,7 @@ class BinaryCalibrator(BaseEstimator):
         return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return Refusal(TABLE if isinstance(self.map_, StepMap) else IMPOSSIBLE)
+        return TABLE if isinstance(self.map_, StepMap) else IMPOSSIBLE
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
@@ -293,21 +311,25 @@ class BinaryCalibrator(BaseEstimator):
 
     def __str__(self) -> str:
         """What was fitted, to what, and what is promised."""
+        return self.say(PYTHON)
+
+    def say(self, voice: Voice) -> str:
+        """The same in the words of an edge."""
         if not hasattr(self, "map_"):
             return f"{self!r}, not fitted"
         data = self.provenance_
         unit = _UNITS[data.weights]
         lines = [
             f"{self!r} fitted to {data.n:,.12g} {data.kind} scores with {data.events:,.12g} events{unit}",
-            f"  {self._describe()}",
+            f"  {self._describe(voice)}",
             f"  {self.ranking_}",
-            *(f"  {line}" for line in str(self.certificate()).splitlines()),
-            *([f"  note: {WEIGHTED}"] if data.weights == "importance" else []),
-            *(f"  note: {note}" for note in self.notes_),
+            *(f"  {line}" for line in certificate_text(self.certificate(), voice).splitlines()),
+            *([f"  note: {importance_weights().say(voice)}"] if data.weights == "importance" else []),
+            *(f"  note: {note.say(voice)}" for note in self.notes_),
         ]
         return "\n".join(lines)
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         return repr(self.map_)
 
     def __sklearn_tags__(self) -> Any:
@@ -337,19 +359,19 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
     >>> check_calibrator("isotonic")
     Traceback (most recent call last):
         ...
-    calibrant.arrays.errors.InputError: calibrator must be a calibrator of one score, not 'isotonic': pass
+    calibrant.messages.InputError: calibrator must be a calibrator of one score, not 'isotonic': pass
     IsotonicCalibrator()
     """
     if isinstance(given, type) and issubclass(given, BinaryCalibrator):
-        raise InputError(f"{name} must be an instance, and {given.__name__} is a class: pass {given.__name__}()")
-    wrong = f"{name} must be a calibrator of one score, not {given!r}"
+        raise InputError(name, f"must be an instance, and {given.__name__} is a class", f"pass {given.__name__}()")
+    wrong = f"must be a calibrator of one score, not {given!r}"
     if isinstance(given, Calibration):
-        raise InputError(f"{wrong}, which has no fit: pass the model's scores to its transform instead")
+        raise InputError(name, f"{wrong}, which has no fit", "pass the model's scores to its transform instead")
     if not isinstance(given, BinaryCalibrator):
         known = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
-        raise InputError(f"{wrong}: pass {INSTEAD.get(known, 'one such as PlattScaling() or AutoCalibrator()')}")
+        raise InputError(name, wrong, f"pass {INSTEAD.get(known, 'one such as PlattScaling() or AutoCalibrator()')}")
     if type(given)._fit_map is BinaryCalibrator._fit_map:
-        raise InputError(f"{wrong}, which needs segments as well: pass PlattScaling() or AutoCalibrator()")
+        raise InputError(name, f"{wrong}, which needs segments as well", "pass PlattScaling() or AutoCalibrator()")
     given._check()
     return given
 
@@ -360,18 +382,62 @@ _UNITS: dict[Weighting, str] = {
     "by-class": " (rows as sampled)",
 }
 
-WEIGHTED = "map and losses are of the population that the weights restore, not of the rows as sampled"
-BY_CLASS = (
-    "the map and its certificate are of the population that the class weights restore; counts and losses are of the "
-    "rows as sampled"
-)
+
+@note("importance-weights")
+def importance_weights(voice: Voice) -> str:
+    """Of every fit to importance weights."""
+    return f"map and losses are of the population that the weights restore, not of the {voice.nouns.rows} as sampled"
+
+
+@note("sampled-by-class")
+def sampled_by_class(voice: Voice) -> str:
+    """Of a map that was moved."""
+    return (
+        "the map and its certificate are of the population that the class weights restore; counts and losses are of "
+        f"the {voice.nouns.rows} as sampled"
+    )
+
+
+@note("few-for-rich-map")
+def few_for_rich_map(voice: Voice, minority: float, needed: float) -> str:
+    """Of a method fitted to fewer rows than an automatic choice would fit it to."""
+    return (
+        f"{minority:,.6g} {voice.nouns.rows} of the rarer class are few for a map this rich, which may follow chance: "
+        f"calibrate() tries one from {needed:,.6g} on"
+    )
+
+
+@note("counted-exactly")
+def counted_exactly(voice: Voice, scores: int) -> str:
+    """Of a frame."""
+    return f"counted in the frame: exact, {scores:,} distinct {voice.nouns.scores}"
+
+
+@note("counted-on-grid")
+def counted_on_grid(voice: Voice) -> str:
+    """Of a frame."""
+    return "counted in the frame: on a grid of 65,536 cells"
+
+
+def labels_missing() -> InputError:
+    """The error of a fit without labels."""
+    return InputError("y", "is missing", "pass the labels, as in fit(scores, y) or fit(frame, score=..., label=...)")
 
 
 def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:
     """Columns of a frame named where arrays belong: say how they are named."""
     if hasattr(scores, "columns") and isinstance(y, str):
         label = repr(following) if isinstance(following, str) else "..."
-        raise InputError(f"the columns of a frame are named: pass {call}(frame, score={y!r}, label={label})")
+        raise InputError(
+            Setting("y", y),
+            "looks like the name of a column, and columns of a frame are named",
+            f"pass {call}(frame, score={y!r}, label={label})",
+        )
+
+
+def certificate_text(certificate: object, voice: Voice) -> str:
+    """What is promised, or why nothing is, in the words of an edge."""
+    return certificate.say(voice) if isinstance(certificate, Refusal) else str(certificate)
 
 
 def both_classes(p: NDArray[Any]) -> NDArray[Any]:
@@ -380,15 +446,10 @@ def both_classes(p: NDArray[Any]) -> NDArray[Any]:
     return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
 
 
-def _too_few(rich_as: str | None, tally: Tally) -> tuple[str, ...]:
+def _too_few(needed: int, tally: Tally) -> tuple[Note, ...]:
     """What to say about a method fitted to fewer rows than an automatic choice would fit it to."""
-    facts = Facts.of(tally)
-    if rich_as is None or facts.rarer >= (least := CANDIDATES[rich_as].least):
-        return ()
-    return (
-        f"{facts.rarer:,.6g} rows of the rarer class are few for a map this rich, which may follow chance: "
-        f"calibrate() tries one from {least:,.6g} on",
-    )
+    minority = minority_rows(tally)
+    return (few_for_rich_map(minority, float(needed)),) if minority < needed else ()
 
 
 def _tally_of_frame(
@@ -417,7 +478,5 @@ def _tally_of_frame(
     )
 
 
-def _resolution_note(tally: Tally) -> str:
-    if tally.resolution == "exact":
-        return f"counted in the frame: exact, {len(tally.n):,} distinct scores"
-    return "counted in the frame: on a grid of 65,536 cells"
+def _resolution_note(tally: Tally) -> Note:
+    return counted_exactly(len(tally.n)) if tally.resolution == "exact" else counted_on_grid()

@@ -7,16 +7,18 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import Kind
 from calibrant.arrays.columns import refuse_names
-from calibrant.arrays.multiclass.rows import ClassKind, is_matrix
+from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import refuse_places
 from calibrant.calibrators.multiclass.auto import ClassAutoCalibrator
 from calibrant.calibrators.segments import How, SegmentCalibrator
-from calibrant.fits.prior_correction import Weights
-from calibrant.guarantees.certificates import Refusal
+from calibrant.fits.prior_correction import BY_CLASS, IMPORTANCE, Weights
 from calibrant.guarantees.provenance import Sampling
+from calibrant.guarantees.refusal import Refusal
+from calibrant.messages import Argument, InputError, Phrase, Setting
 from calibrant.selection.losses import Loss
 from calibrant.tallies import Tally
 
@@ -75,7 +77,7 @@ def calibrate(
     ('vector', [[0.6, 0.19, 0.21]])
     """
     if by is None and mode != "shrink" and not (source is not None and mode == "separate"):
-        raise InputError(f"mode={mode!r} is about segments: pass them as by")
+        raise InputError(Setting("mode", mode), "is about segments", Phrase("pass them as {by}", by=Argument("by")))
     if score is None and label is None and is_matrix(scores):
         if isinstance(y, str) and isinstance(sample_weight, str):
             refuse_places("calibrate", scores, y, sample_weight)
@@ -85,7 +87,7 @@ def calibrate(
         sides: dict[str, Any] = {"weights": weights, "groups": groups, "time": time, "kind": kind, "sampling": sampling}
         return chooser.fit(scores, **{"y": y, "sample_weight": sample_weight, "classes": classes, **sides})
     if classes is not None:
-        raise InputError("classes are for a matrix with one column per class: pass that, or leave them out")
+        raise InputError("classes", "are for a matrix with one column per class", "pass that, or leave them out")
     how: dict[str, Any] = {"loss": loss, "cv": cv, "guarantee": guarantee, "clamp": clamp, "look": look}
     cal = AutoCalibrator(candidates, **how, random_state=random_state)
     given = {"score": score, "label": label, "positive": positive, "kind": kind, "groups": groups, "time": time}
@@ -93,7 +95,11 @@ def calibrate(
         given |= {"y": y, "sample_weight": sample_weight, "by": by, "source": source}
         extra = [name for name, value in given.items() if value is not None]
         if extra:
-            raise InputError(f"a tally holds its labels and weights already, but {extra[0]} was given: pass it alone")
+            raise InputError(
+                extra[0],
+                "cannot be combined with a tally, which holds its labels and weights already",
+                "pass the tally alone",
+            )
         return _promised(cal.fit_tally(scores, sampling=sampling))
     if score is None and label is None:
         refuse_places("calibrate", scores, y, sample_weight)
@@ -101,13 +107,16 @@ def calibrate(
     if by is None and source is None:
         return _promised(cal.fit(scores, y, sample_weight, weights=weights, sampling=sampling, **given))
     if weights == "by-class":
-        raise InputError("weights='by-class' cannot be combined with by or source: pass weights='importance'")
+        raise InputError(
+            BY_CLASS, "cannot be combined with by or source", Phrase("pass {importance}", importance=IMPORTANCE)
+        )
     refused = {"groups": groups, "time": time, "guarantee": guarantee}
     extra = [name for name, value in refused.items() if value is not None]
     if by is not None and source is not None:
         extra = ["source"]
     if extra:
-        raise InputError(f"{extra[0]} cannot be combined with {'by' if by is not None else 'source'}: pass one of them")
+        other = Argument("by" if by is not None else "source")
+        raise InputError(extra[0], Phrase("cannot be combined with {other}", other=other), "pass one of them")
     segmented = SegmentCalibrator(cal, mode=mode if source is None else "separate", random_state=random_state)
     known = {name: given[name] for name in ("score", "label", "positive", "kind")}
     where = by if source is None else _named(source, in_frame=score is not None)
@@ -123,14 +132,14 @@ def _refuse_of_classes(given: Mapping[str, Any]) -> None:
     }
     for name in given:
         way = instead.get(name, "calibrate each part of the rows by itself")
-        raise InputError(f"{name} cannot be combined with a matrix of scores of several classes: {way}")
+        raise InputError(name, "cannot be combined with a matrix of scores of several classes", way)
 
 
 def _promised(cal: AutoCalibrator) -> AutoCalibrator:
     """A promise that was asked for and is not there must not pass unseen."""
     promise = None if cal.guarantee is None else cal.certificate()
     if isinstance(promise, Refusal):
-        raise InputError(f"the guarantee cannot be kept: {promise.reason}")
+        raise InputError("guarantee", "cannot be kept", promise.reason)
     return cal
 
 
@@ -138,7 +147,7 @@ def _named(source: Any, *, in_frame: bool) -> Any:
     """The column of sources: a name in a frame; an array that has no name is called source."""
     if in_frame:
         if not isinstance(source, str):
-            raise InputError("source must name a column when score= and label= do: add it to the frame first")
+            raise InputError("source", "must name a column when score= and label= do", "add it to the frame first")
         return source
     named = isinstance(source, Mapping) or hasattr(source, "columns") or isinstance(getattr(source, "name", None), str)
     return source if named else {"source": source}

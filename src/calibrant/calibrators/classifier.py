@@ -16,11 +16,12 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted
 
-from calibrant.arrays import InputError
 from calibrant.arrays.labels import label_column
 from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
-from calibrant.guarantees.certificates import Certificate, Refusal
+from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.provenance import Sampling
+from calibrant.guarantees.refusal import Refusal
+from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -73,8 +74,9 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         found = next((name for name in METHODS if hasattr(self.estimator, name)), None)
         if found is None:
             raise InputError(
-                f"estimator must have {' or '.join(METHODS)}, and {type(self.estimator).__name__} has neither: pass a "
-                "classifier that gives scores"
+                "estimator",
+                f"must have {' or '.join(METHODS)}, and {type(self.estimator).__name__} has neither",
+                "pass a classifier that gives scores",
             )
         return found
 
@@ -203,7 +205,9 @@ class CalibratedClassifier(ScoringClassifier):
         classes = np.asarray(getattr(self.estimator, "classes_", found))
         check_two(classes)
         if not set(found.tolist()) <= set(classes.tolist()):
-            raise ValueError(f"y has the classes {found.tolist()}, but the fitted model has {classes.tolist()}")
+            raise InputError(
+                "y", f"has the classes {found.tolist()}, but the fitted model has {classes.tolist()}", "pass its labels"
+            )
         return classes
 
     def _refitted(self, X: Any, y: Any, labels: NDArray[Any], params: dict[str, Any]) -> Scored:
@@ -256,7 +260,7 @@ def check_two(classes: NDArray[Any]) -> None:
     if len(classes) != 2:
         raise ValueError(
             f"Only binary classification is supported, but there {'is' if len(classes) == 1 else 'are'} "
-            f"{len(classes)} class{'' if len(classes) == 1 else 'es'}"
+            f"{plural(len(classes), 'class', 'classes')}"
         )
 
 
@@ -271,15 +275,17 @@ def check_splits(splits: Splits, labels: NDArray[Any], *, once: bool) -> None:
     """Refuse folds that cannot be trained or calibrated; with ``once``, also those that are not a partition."""
     check_two(np.unique(labels))
     if not splits:
-        raise ValueError("cv has no folds: pass a number of folds, such as 5")
+        raise InputError("cv", "has no folds", "pass a number of folds, such as 5")
     for train, test in splits:
         if np.intersect1d(train, test).size:
-            raise ValueError("cv gives some rows to a model and to its calibrator: keep the two apart")
+            raise InputError("cv", "gives some rows to a model and to its calibrator", "keep the two apart")
         if len(np.unique(labels[train])) < 2:
-            raise ValueError("the rows outside one fold hold one class only: lower cv, or keep the classes mixed")
+            raise InputError("cv", "has a fold outside which only one class is left", "lower cv, or mix the classes")
     times = np.bincount(np.concatenate([test for _, test in splits]), minlength=len(labels))
     if once and (times != 1).any():
-        raise ValueError(
-            f"cv must leave out every row exactly once, and {np.count_nonzero(times != 1):,} of {len(labels):,} rows "
-            "are left out never or several times: pass a number of folds, or a splitter such as StratifiedKFold"
+        raise InputError(
+            "cv",
+            f"must leave out every row exactly once, and {np.count_nonzero(times != 1):,} of {len(labels):,} rows are "
+            "left out never or several times",
+            "pass a number of folds, or a splitter such as StratifiedKFold",
         )

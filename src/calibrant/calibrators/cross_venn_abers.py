@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from calibrant.calibrators.binary.venn_abers import VennAbers
 from calibrant.calibrators.classifier import ScoringClassifier, class_names, two_labels
 from calibrant.fits.venn_abers import merged_pairs
-from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -138,6 +138,8 @@ class CrossVennAbers(ScoringClassifier):
         """Why nothing is promised, whatever ``alpha``."""
         check_is_fitted(self, "calibrators_")
         return Refusal(
-            "merging the folds of a cross Venn-Abers forecast loses what each of them is promised (Vovk, Petej and "
-            "Fedorova 2015): use CalibratedClassifier of a fitted model with HistogramBinning if you need a certificate"
+            RefusalCode.NO_THEOREM,
+            "merging the folds of a cross Venn-Abers forecast loses what each of them is promised (Vovk, Petej "
+            "and Fedorova 2015): use CalibratedClassifier of a fitted model with HistogramBinning if you need a "
+            "certificate",
         )

@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
-from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
 from calibrant.arrays.columns import read_numbers
 from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
+from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
+from calibrant.selection.folds import check_one_split
 from calibrant.tallies import ends_of_rows
 
 Folds = Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]
@@ -50,10 +52,9 @@ def crossfit(
     (4,)
     """
     check_calibrator(calibrator)
-    if groups is not None and time is not None:
-        raise InputError("groups and time cannot both split the rows: pass one of them")
+    check_one_split(groups, time)
     if cv < 2:
-        raise InputError(f"cv must be at least 2 folds, got {cv}")
+        raise InputError("cv", f"must be at least 2 folds, got {cv}")
     rows = check_rows(scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind)
     out = np.full(len(rows.scores), np.nan)
     for train, test in _folds(rows, cv, random_state):
@@ -76,12 +77,14 @@ def _folds(rows: Rows, cv: int, random_state: int) -> Folds:
     if rows.groups is not None:
         distinct = len(np.unique(rows.groups))
         if distinct < cv:
-            raise InputError(f"{distinct} groups cannot fill {cv} folds: lower cv")
+            raise InputError(Setting("cv", cv), f"asks for more folds than there are groups, {distinct}", "lower it")
         return iter(GroupKFold(cv).split(rows.scores, rows.labels, rows.groups))
     smallest = int(min(rows.labels.sum(), len(rows.labels) - rows.labels.sum()))
     if smallest < cv:
         raise InputError(
-            f"the rarer class has {smallest} rows and cannot fill {cv} folds: lower cv or collect more labels"
+            Setting("cv", cv),
+            f"asks for more folds than the rarer class has rows, {smallest}",
+            "lower it, or collect more labels",
         )
     return iter(StratifiedKFold(cv, shuffle=True, random_state=random_state).split(rows.scores, rows.labels))
 
@@ -89,7 +92,9 @@ def _folds(rows: Rows, cv: int, random_state: int) -> Folds:
 def _forward(time: NDArray[Any], cv: int) -> Folds:
     moments, when = np.unique(time, return_inverse=True)
     if len(moments) < cv + 1:
-        raise InputError(f"{len(moments)} distinct times cannot make {cv + 1} stretches: lower cv")
+        raise InputError(
+            Setting("cv", cv), f"asks for {cv + 1} periods, and there are {len(moments)} distinct times", "lower it"
+        )
     counts = np.cumsum(np.bincount(when))
     ends = np.searchsorted(counts, counts[-1] * np.arange(1, cv + 1) / (cv + 1), side="left")
     ends = np.unique(np.clip(ends, 0, len(moments) - 2))

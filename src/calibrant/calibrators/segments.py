@@ -11,25 +11,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
 from calibrant.arrays.columns import check_option, refuse_names, score_and_label
 from calibrant.arrays.keys import Keys
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
 from calibrant.fits.multicalibration import Change, repair
+from calibrant.fits.needs import SHRUNKEN_ROWS, minority_rows
 from calibrant.fits.segments import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
 from calibrant.fits.shrinkage import Scales, shrink
-from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.provenance import Provenance, Sampling, State
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
+from calibrant.messages import Advice, InputError, Note, Phrase, Voice, note, plural
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
-from calibrant.selection.candidates import FEW
 from calibrant.selection.comparison import decimals_of
 from calibrant.selection.folds import FOLDS, Folds
 from calibrant.selection.losses import NAMES, Loss, Losses, outputs_of
-from calibrant.selection.rule import Candidate, Facts, select
+from calibrant.selection.rule import Candidate, select
 from calibrant.selection.segments.losses import (
     by_number,
     estimate,
@@ -37,6 +39,7 @@ from calibrant.selection.segments.losses import (
     random_parts,
     ranking_between,
     reference,
+    too_few_to_judge,
     weighted_mean,
 )
 from calibrant.selection.segments.table import SegmentTable, differences, worth
@@ -44,18 +47,33 @@ from calibrant.tallies import GroupedTally, Tally, end_notes, repeat_notes_of_ro
 
 How = Literal["shrink", "multicalibrate", "separate"]
 
-UNPROVED = (
-    "levels and slopes of segments were estimated from these rows, which no theorem here covers: HistogramBinning, "
-    "fitted to a segment's rows alone, can be proved"
+UNPROVED = Refusal(
+    RefusalCode.NO_THEOREM,
+    Phrase(
+        "levels and slopes of segments were estimated from these rows, which no theorem here covers: {alone}",
+        alone=Advice.FIT_ONE_SEGMENT,
+    ),
 )
 
-SEVERAL = (
-    "a certificate is about one map, and each source has its own: ask sources_[name].certificate(), where the "
-    "calibrator has one"
+SEVERAL = Refusal(
+    RefusalCode.SEVERAL_MAPS,
+    Phrase("a certificate is about one map, and each source has its own: {ask}", ask=Advice.ASK_ONE_SOURCE),
 )
 
 MOST_SEGMENTS, MOST_SOURCES = 5, 10
 """Lines that are printed about segments and sources; the table ``segments_`` has more."""
+
+
+@note("of-source")
+def of_source(voice: Voice, source: str, about: Note) -> str:
+    """What the rows of one source had to say."""
+    return f"{source}: {about.say(voice)}"
+
+
+@note("no-global-map")
+def no_global_map(voice: Voice) -> str:
+    """Of an estimate that is not known."""
+    return "there is no map of all"
 
 
 class SegmentCalibrator(BinaryCalibrator):
@@ -178,7 +196,8 @@ class SegmentCalibrator(BinaryCalibrator):
         refuse_places("fit", scores, y, by)
         refuse_names("fit", y=y, by=by, sample_weight=sample_weight)
         if y is None or by is None:
-            raise InputError("y or by is missing: pass labels and segments, as in fit(scores, y, by)")
+            missing = "y" if y is None else "by"
+            raise InputError(missing, "is missing", "pass labels and segments, as in fit(scores, y, by)")
         keys = read_by(by)
         index = None if sample_weight is None else np.arange(len(next(iter(keys.values())).codes))
         rows = check_rows(scores, y, sample_weight, weights=weights, groups=index, positive=positive, kind=kind)
@@ -200,9 +219,11 @@ class SegmentCalibrator(BinaryCalibrator):
     def _check(self) -> None:
         check_option("mode", self.mode, get_args(How))
         if not 0.0 < self.alpha < 1.0:
-            raise InputError(f"alpha must lie strictly between 0 and 1, got {self.alpha!r}")
+            raise InputError("alpha", f"must lie strictly between 0 and 1, got {self.alpha!r}")
         if self.calibrator is not None and getattr(check_calibrator(self.calibrator), "guarantee", None) is not None:
-            raise InputError("calibrator must have no guarantee, which holds for one map of all rows: leave it out")
+            raise InputError(
+                "calibrator", "must have no guarantee, which holds for one map of all rows", "leave the guarantee out"
+            )
 
     def _base(self) -> BinaryCalibrator:
         if self.calibrator is None:
@@ -242,7 +263,7 @@ class SegmentCalibrator(BinaryCalibrator):
     def _stages(self, cells: SegmentCells, x: Floats) -> Stages:
         return shrink(cells, x).stages if self.mode == "shrink" else repair(cells, x, self.alpha).stages
 
-    def _judge(self, cells: SegmentCells, read: tuple[str, ...]) -> None:
+    def _judge(self, cells: SegmentCells, read: tuple[Note, ...]) -> None:
         """Losses of the model, of the map of all and of the whole, each part by what was fitted to the others."""
         losses = list(self._crossed(cells))
         total = reduce(Losses.__add__, losses) if losses else None
@@ -267,23 +288,25 @@ class SegmentCalibrator(BinaryCalibrator):
 
     def _fit_sources(self, rows: Rows, keys: Mapping[str, Keys], sampling: Sampling) -> None:
         if len(keys) != 1:
-            raise InputError(f"mode='separate' takes one column of sources, and {len(keys)} were given: pass one")
+            raise InputError("by", f"must be one column of sources with mode='separate', and {len(keys)} were given")
         ((column, each),) = keys.items()
         tallies = GroupedTally.from_rows(replace(rows, groups=each.codes), None)
         numbers: dict[str, tuple[float, tuple[Estimate, Estimate, Estimate]]] = {}
         for code, name in enumerate(each.names):
             tally = tallies[code]
-            if Facts.of(tally.for_fitting()).rarer < FEW:
+            if minority_rows(tally.for_fitting()) < SHRUNKEN_ROWS:
                 self.uncalibrated_ += (name,)
                 continue
             fitted = self._base()._fit_tally(tally, sampling, ())
             self.sources_[name] = fitted
-            self.notes_ += tuple(f"{name}: {note}" for note in end_notes(fitted._clipped(tally)))
+            self.notes_ += tuple(of_source(name, each) for each in end_notes(fitted._clipped(tally)))
             self._worth[name] = self._numbers(fitted, tally)
             numbers[name] = (float(tally.total), self._worth[name])
         if not self.sources_:
             raise InputError(
-                f"no source in {column!r} has {FEW} rows of its rarer class, so none can be calibrated: collect labels"
+                "by",
+                f"has no source in {column!r} with {SHRUNKEN_ROWS} rows of its rarer class, so none can be calibrated",
+                "collect labels",
             )
         self.global_ = None
         maps = tuple(fitted.map_ for fitted in self.sources_.values())
@@ -296,9 +319,7 @@ class SegmentCalibrator(BinaryCalibrator):
             weighted_mean(name, {source: (weight, found[place]) for source, (weight, found) in numbers.items()})
             for place, name in enumerate(f"{NAMES[self._loss]}, {when}" for when in ("before", "after", "change"))
         )
-        self.gain_ = Estimate(
-            f"{NAMES[self._loss]}, change by segments", float("nan"), notes=("there is no map of all",)
-        )
+        self.gain_ = Estimate(f"{NAMES[self._loss]}, change by segments", float("nan"), notes=(no_global_map(),))
 
     def _numbers(self, fitted: BinaryCalibrator, tally: Tally) -> tuple[Estimate, Estimate, Estimate]:
         """Honest losses of one source: those of its own choice, else cross-fitted here."""
@@ -332,7 +353,7 @@ class SegmentCalibrator(BinaryCalibrator):
 
     def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
         """Refused: a tally of scores does not know the segments of its rows."""
-        raise InputError("a tally does not hold the segments of its rows: use fit(scores, y, by)")
+        raise InputError("tally", "does not hold the segments of its rows", "use fit(scores, y, by)")
 
     def transform(
         self, scores: Any, score: Any = None, by: Any = None, *, source: Any = None, name: str = "calibrated"
@@ -347,7 +368,9 @@ class SegmentCalibrator(BinaryCalibrator):
         several = len(getattr(self, "columns_", ())) > 1 and not isinstance(score, str)
         for given in (score, by, source) if several else ():
             if given is not None and not isinstance(by_name(given), str | Mapping):
-                raise InputError(f"by must name its columns, {', '.join(map(repr, self.columns_))}: pass a mapping")
+                raise InputError(
+                    "by", f"must name its columns, {', '.join(map(repr, self.columns_))}", "pass a mapping"
+                )
         return self._applicable().transform(scores, score, by, source=source, name=name)
 
     def predict_proba(self, scores: ArrayLike, by: By | None = None) -> NDArray[Any]:
@@ -360,11 +383,13 @@ class SegmentCalibrator(BinaryCalibrator):
         return self.transform(scores, fit_params.get("score"), None if "score" in fit_params else by)
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return Refusal(SEVERAL if self.mode == "separate" else UNPROVED)
+        return SEVERAL if self.mode == "separate" else UNPROVED
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         first = [] if self.global_ is None else [f"Map of all: {_in_words(self.global_)}."]
-        return "\n  ".join([*first, *self._found(), *self._elsewhere(), self._honest(), self._where_to_look()])
+        return "\n  ".join(
+            [*first, *self._found(), *self._elsewhere(), self._honest(voice), self._where_to_look(voice)]
+        )
 
     def _found(self) -> list[str]:
         if self.mode == "separate":
@@ -383,8 +408,7 @@ class SegmentCalibrator(BinaryCalibrator):
         common = [f"All rows: level {self._common:+.3f}, so that as many events are predicted as happened."]
         common = common if self._common else []
         unfinished = [] if self._settled else ["Stopped at the cap on rounds: some segments are still off."]
-        changes = f"{len(self.changes_)} change{'' if len(self.changes_) == 1 else 's'}"
-        return [f"{changes}, of {count}:", *map(str, self.changes_), *common, *unfinished]
+        return [f"{plural(len(self.changes_), 'change')}, of {count}:", *map(str, self.changes_), *common, *unfinished]
 
     def _source(self, name: str) -> str:
         """What was chosen for one source, for how many rows, and what it is worth."""
@@ -401,20 +425,23 @@ class SegmentCalibrator(BinaryCalibrator):
         where += " and the level of all rows" if self.changes_ and self._common else ""
         return [f"{what} that were not there at the fit, and missing ones, get {where}."] if self.map_.columns else []
 
-    def _where_to_look(self) -> str:
+    def _where_to_look(self, voice: Voice) -> str:
+        if self.sources_:
+            return voice.advice(Advice.SEE_SEGMENTS_AND_SOURCES)
         chosen = isinstance(self.global_, AutoCalibrator)
-        return f"See segments_{' and global_.comparison_' if chosen else ''}{' and sources_' if self.sources_ else ''}."
+        return voice.advice(Advice.SEE_SEGMENTS_AND_COMPARISON if chosen else Advice.SEE_SEGMENTS)
 
     def _left_out(self) -> list[str]:
         if not self.uncalibrated_:
             return []
         named = ", ".join(self.uncalibrated_)
-        return [f"Uncalibrated, with fewer than {FEW} rows of their rarer class: {named}. They get no probability."]
+        few = f"fewer than {SHRUNKEN_ROWS} rows of their rarer class"
+        return [f"Uncalibrated, with {few}: {named}. They get no probability."]
 
-    def _honest(self) -> str:
+    def _honest(self, voice: Voice) -> str:
         name, change = NAMES[self._loss], self.change_
         if np.isnan(change.value):
-            return f"The {name} of this procedure is not known: {self.after_.notes[0]}."
+            return f"The {name} of this procedure is not known: {too_few_to_judge().say(voice)}."
         unjudged = [*self.uncalibrated_, *(each for each, worth in self._worth.items() if np.isnan(worth[2].value))]
         named = ", ".join(unjudged) if len(unjudged) <= MOST_SEGMENTS else f"{len(unjudged):,} sources"
         rows = f"rows that it had not seen{f', without those of {named}' if unjudged else ''}"

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrant.cli import console
+from calibrant.cli.duckdb_errors import of_csv, of_duckdb
 from calibrant.cli.numbers import with_numbers
-from calibrant.cli.wording import Mistake, in_shell, of_duckdb
+from calibrant.cli.shell import in_shell
+from calibrant.cli.voice import Mistake
 
 if TYPE_CHECKING:
-    from calibrant.export.document import Calibration
+    from calibrant.calibration import Calibration
 
 KINDS = {
     ".csv": "CSV",
@@ -53,11 +55,11 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     files = list({os.path.realpath(path): path for path in found}.values())
     first = {kind_of(path): path for path in reversed(files)}
     if len(first) > 1:
-        told = " and ".join(f"{path} is {kind}" for kind, path in sorted(first.items())[:2])
-        raise Mistake(f"{told}: pass files of one kind")
+        (kind, path), (other_kind, other) = sorted(first.items())[:2]
+        raise Mistake(path, f"is {kind} and {other} is {other_kind}", "pass files of one kind")
     for path in files:
         if os.path.getsize(path) == 0:
-            raise Mistake(f"{path} is empty (0 bytes): write it again, or leave it out")
+            raise Mistake(path, "is empty (0 bytes)", "write it again, or leave it out")
     return files
 
 
@@ -66,7 +68,7 @@ def kind_of(path: str) -> str:
     for suffix, kind in KINDS.items():
         if path.lower().endswith(suffix):
             return kind
-    raise Mistake(f"{path}: the end of the name must say what it is, one of {' '.join(KINDS)}")
+    raise Mistake(path, "has a name whose end does not say what it is", f"end it in one of {' '.join(KINDS)}")
 
 
 def is_store(path: str) -> bool:
@@ -76,22 +78,22 @@ def is_store(path: str) -> bool:
 
 def _matches(pattern: str) -> list[str]:
     if is_store(pattern):
-        raise Mistake(f"{pattern} is a tally store, and rows are needed: name their files")
+        raise Mistake(pattern, "is a tally store, and rows are needed", "name their files")
     if os.path.isdir(pattern):
-        raise Mistake(f"{pattern} is a folder and no tally store: name its files, as in {_inside(pattern)}")
+        raise Mistake(pattern, "is a folder and no tally store", f"name its files, as in {_inside(pattern)}")
     if pattern == "-" or (os.path.exists(pattern) and not os.path.isfile(pattern)):
         what = "standard input" if pattern == "-" else f"{pattern} is no plain file and"
-        raise Mistake(f"{what} is not read: write the rows to a file first")
+        raise Mistake(what, "is not read", "write the rows to a file first")
     if os.path.exists(pattern):
         return [pattern]
     if not glob.has_magic(pattern):
         beside = {_stem(name): name for name in sorted(_names_beside(pattern), reverse=True)}
         near = get_close_matches(_stem(os.path.basename(pattern)), beside, 1, ALIKE)
         meant = f"did you mean {os.path.join(os.path.dirname(pattern), beside[near[0]])}?" if near else "check the path"
-        raise Mistake(f"{pattern} does not exist: {meant}")
+        raise Mistake(pattern, "does not exist", meant)
     found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
     if not found:
-        raise Mistake(f"no file matches {pattern}: check the folder and the pattern")
+        raise Mistake(pattern, "matches no file", "check the folder and the pattern")
     return found
 
 
@@ -159,14 +161,14 @@ def _chosen(rows: Any, files: Sequence[str], where: str | None) -> Any:
         chosen = rows if where is None else rows.filter(where)
         ((found,),) = chosen.limit(1).aggregate("count(*)").fetchall()  # no values: DuckDB has moments from pytz
     except duckdb.Error as problem:
-        if where is None or isinstance(problem, duckdb.IOException) or "CSV Error" in str(problem):
+        if where is None or isinstance(problem, duckdb.IOException) or of_csv(problem):
             raise
         why = of_duckdb(str(problem))
-        raise Mistake(f"--where {in_shell(where)} is no condition on these columns: {why}") from None
+        raise Mistake(f"--where {in_shell(where)}", "is not a condition on these columns", why) from None
     if not found and where is not None:
-        raise Mistake(f"{_told(files)} has no row for which --where {in_shell(where)} holds: loosen it")
+        raise Mistake(_told(files), f"has no row for which --where {in_shell(where)} holds", "loosen it")
     if not found:
-        raise Mistake(f"{_told(files)} has names of columns and no rows: see how it was written")
+        raise Mistake(_told(files), "has names of columns and no rows", "see how it was written")
     return chosen
 
 
@@ -190,7 +192,7 @@ def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, 
     """Refuse a column that is not there, in all files or in one of them; note other differences between files."""
     for option, name in columns.items():
         if name is not None and name not in rows.columns:
-            raise Mistake(f"{_told(files)} has no column {name!r} ({option}): {_advice(name, rows.columns, option)}")
+            raise Mistake(_told(files), f"has no column {name!r} ({option})", _advice(name, rows.columns, option))
     if len(files) == 1:
         return
     lacking = {path: [name for name in rows.columns if name not in reader({}, [path]).columns] for path in files}
@@ -198,7 +200,7 @@ def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, 
         without = [path for path in files if name in lacking[path]]
         if without:
             raise Mistake(
-                f"{without[0]} has no column {name!r} ({option}), which other files have: leave it out or rename it"
+                without[0], f"has no column {name!r} ({option}), which other files have", "leave it out or rename it"
             )
     differing = [path for path in files if lacking[path]]
     if differing:
@@ -223,20 +225,20 @@ def _told(files: Sequence[str]) -> str:
 
 def load_map(path: str) -> Calibration:
     """A stored map."""
-    from calibrant.export.document import Calibration, load
+    from calibrant.calibration import load
     from calibrant.export.errors import DocumentError
 
     try:
         found = load(path)
-        if isinstance(found, Calibration):
-            return found
-        raise Mistake(f"{path} is a map of {len(found.classes)} classes, and commands take maps of one score")
+        if found.classes:
+            raise Mistake(path, f"is a map of {len(found.classes)} classes, and commands take maps of one score")
+        return found
     except FileNotFoundError:
-        raise Mistake(f"the map {path} does not exist: make it with calibrant fit ... --out {path}") from None
+        raise Mistake(f"the map {path}", "does not exist", f"make it with calibrant fit ... --out {path}") from None
     except IsADirectoryError:
-        raise Mistake(f"the map {path} is a folder: name the file that calibrant fit saved") from None
+        raise Mistake(f"the map {path}", "is a folder", "name the file that calibrant fit saved") from None
     except DocumentError as problem:
-        raise Mistake(f"{path} is damaged, or no map that calibrant saved ({problem}): fit it again") from None
+        raise Mistake(path, f"is damaged, or no map that calibrant saved ({problem})", "fit it again") from None
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
@@ -245,18 +247,22 @@ def load_map(path: str) -> Calibration:
 def check_output(path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = (), force: bool) -> None:
     """Refuse, before any work, an output that cannot or should not be written."""
     if not path.lower().endswith(tuple(suffixes)):
-        raise Mistake(f"--out {path}: the end of the name must say what to write, one of {' '.join(suffixes)}")
+        raise Mistake(
+            f"--out {path}", "has a name whose end does not say what to write", f"end it in one of {' '.join(suffixes)}"
+        )
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        raise Mistake(f"--out {path}: the folder {folder} does not exist: make it with mkdir -p {folder}")
+        raise Mistake(
+            f"--out {path}", f"is in the folder {folder}, which does not exist", f"make it with mkdir -p {folder}"
+        )
     if os.path.isdir(path):
-        raise Mistake(f"--out {path} is a folder: name a file")
+        raise Mistake(f"--out {path}", "is a folder", "name a file")
     if not os.access(folder, os.W_OK):
-        raise Mistake(f"--out {path}: nothing may be written into the folder {folder}: name a file in another one")
+        raise Mistake(f"--out {path}", f"is in the folder {folder}, which is read-only", "name a file in another one")
     if any(os.path.realpath(path) == os.path.realpath(file) for file in inputs):
-        raise Mistake(f"--out {path} is one of the inputs: write to another file")
+        raise Mistake(f"--out {path}", "is one of the inputs", "write to another file")
     if os.path.exists(path) and not force:
-        raise Mistake(f"--out {path} exists: pass --force to overwrite it, or name another file")
+        raise Mistake(f"--out {path}", "exists", "pass --force to overwrite it, or name another file")
 
 
 @contextmanager
@@ -270,7 +276,7 @@ def written(rows: Any, path: str) -> Iterator[str]:
         try:
             _write_rows(rows, temporary, suffix)
         except duckdb.IOException as problem:
-            raise Mistake(f"--out {path} was not written, and is as it was: {of_duckdb(str(problem))}") from None
+            raise Mistake(f"--out {path}", "was not written, and is as it was", of_duckdb(str(problem))) from None
         yield str(temporary)
         os.replace(temporary, path)
     finally:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calibrant.cli.wording import Mistake, in_shell
+from calibrant.cli.shell import in_shell
+from calibrant.cli.voice import Mistake
 from calibrant.export.sql.scores import quote
 from calibrant.maps import ByGroupMap, ComposeMap, Map
 
@@ -45,7 +46,9 @@ def key_of(rows: Any, column: str, kind: str, option: str) -> str:
     found = rows.filter(wrong).limit(1).project(number).fetchall()
     if found:
         raise Mistake(
-            f"the column {column!r} ({option}) holds {found[0][0]!r}: a group is text, a whole number or true or false"
+            f"the column {column!r} ({option})",
+            f"holds {found[0][0]!r}",
+            "a group is text, an integer or true or false",
         )
     return f"TRY_CAST({number} AS BIGINT)"
 
@@ -75,8 +78,9 @@ def unlisted(
         if not hits and not allowed:
             have = f"holds {_some(groups)}" if groups else "is empty"
             raise Mistake(
-                f"no row has a group of the map: it lists {_some(listed)} in {name!r}, and the column {column!r} "
-                f"{have}: name the right column with --by {in_shell(f'{name}=COL')}, or pass --allow-unlisted"
+                f"the column {column!r}",
+                f"has no group of the map, which lists {_some(listed)} in {name!r}: the column {have}",
+                f"name the right column with --by {in_shell(f'{name}=COL')}, or pass --allow-unlisted",
             )
         if others:
             found.append(Unlisted(column, others, groups, mapped))

@@ -42,17 +42,18 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 def sentence(problem: Exception) -> str:
     """What to tell the user about an exception: the problem and the fix."""
-    from calibrant.arrays import InputError
-    from calibrant.cli.wording import Mistake, in_options, of_duckdb
+    from calibrant.cli.duckdb_errors import of_duckdb
+    from calibrant.cli.voice import CommandLine, Mistake
     from calibrant.export.errors import DocumentError, ParityError
+    from calibrant.messages import InputError, MissingPackage
 
     duckdb = sys.modules.get("duckdb")  # which may be what is missing
-    if isinstance(problem, Mistake):
+    if isinstance(problem, InputError) and not isinstance(problem, Mistake):
+        return problem.say(CommandLine())
+    if isinstance(problem, (Mistake, DocumentError, ParityError, MissingPackage)):
         return str(problem)
-    if isinstance(problem, (InputError, DocumentError, ParityError)):
-        return in_options(str(problem))
     if isinstance(problem, ImportError):
-        return str(problem) if "pip install" in str(problem) else f'{problem}: pip install "calibrant[cli]"'
+        return f'{problem}: pip install "calibrant[cli]"'
     if duckdb is not None and isinstance(problem, duckdb.Error):
         return of_duckdb(str(problem))
     if isinstance(problem, OSError):
@@ -65,11 +66,11 @@ def sentence(problem: Exception) -> str:
 
 
 def _warnings_as_notes() -> None:
-    from calibrant.arrays import CalibrantWarning
-    from calibrant.cli.wording import in_options
+    from calibrant.cli.voice import CommandLine
+    from calibrant.messages import CalibrantWarning
 
     def show(message: Warning | str, *place: Any, **more: Any) -> None:
-        console.note(in_options(str(message)))
+        console.note(message.note.say(CommandLine()) if isinstance(message, CalibrantWarning) else str(message))
 
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", CalibrantWarning)

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from calibrant.cli.wording import Mistake, identifier, in_shell
+from calibrant.cli.shell import identifier, in_shell
+from calibrant.cli.voice import Mistake
+from calibrant.engine.unusable import Unusable
 from calibrant.export.sql.scores import quote
 
 MISSING = {"", "-", ".", "?", "na", "n/a", "#n/a", "nan", "nil", "none", "null", "missing", "unknown"}
@@ -39,14 +41,14 @@ def refuse_text(rows: Any, name: str, option: str) -> None:
 
 def text_found(name: str, option: str, value: str | None) -> Mistake:
     """The sentence about a value that is no number."""
-    column = f"the column {name!r} ({option}) holds"
+    column = f"the column {name!r} ({option})"
     if value is None:
-        return Mistake(f"{column} numbers written as text: write numbers into the file")
+        return Mistake(column, "holds numbers written as text", "write numbers into the file")
     if value.strip().lower() in MISSING:
-        return Mistake(f"{column} {value!r} among numbers: {leave_out(name, value)}")
+        return Mistake(column, f"holds {value!r} among numbers", leave_out(name, value))
     if re.fullmatch(r"\s*-?\d*,\d+\s*", value):
-        return Mistake(f"{column} text such as {value!r}: write decimals with a point")
-    return Mistake(f"{column} text such as {value!r}: name a column of numbers with {option}, or repair it")
+        return Mistake(column, f"holds text such as {value!r}", "write decimals with a point")
+    return Mistake(column, f"holds text such as {value!r}", f"name a column of numbers with {option}, or repair it")
 
 
 def leave_out(name: str, value: str) -> str:
@@ -54,6 +56,18 @@ def leave_out(name: str, value: str) -> str:
     text = value.replace("'", "''")
     condition = in_shell(f"{identifier(name)} <> '{text}'")
     return f"know why, then leave these rows out with --where {condition}"
+
+
+def uncounted(found: Unusable) -> Mistake:
+    """Rows that cannot be counted, with the condition that leaves them out where all that they lack is a value."""
+    names = [(role, identifier(name)) for role, name, _, _ in found.why]
+    tests = [f"isfinite({name})" if role in ("score", "weight") else f"{name} IS NOT NULL" for role, name in names]
+    condition = f" {in_shell(' AND '.join(tests))}" if found.all_missing else ""
+    return Mistake(
+        f"{found.rows:,} of {found.total:,} rows",
+        f"cannot be counted ({found.reasons})",
+        f"know why, then leave them out with --where{condition}",
+    )
 
 
 def _no_number(rows: Any, name: str) -> str | None:

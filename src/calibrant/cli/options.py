@@ -24,8 +24,8 @@ def local(param: typer.CallbackParam, given: Any) -> Any:
         return [local(param, each) for each in given]
     if given is None:
         return None
-    from calibrant.arrays import InputError
     from calibrant.arrays.paths import local_text
+    from calibrant.messages import InputError
 
     name = param.opts[0] if param.param_type_name == "option" else param.metavar
     try:

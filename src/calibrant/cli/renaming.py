@@ -28,7 +28,7 @@ def group_names(needed: Sequence[str], given: Sequence[str] | None) -> dict[str,
     >>> group_names(("region",), ["region"])
     {'region': 'region'}
     """
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
 
     names = {name: name for name in needed}
     for text in given or ():
@@ -37,6 +37,6 @@ def group_names(needed: Sequence[str], given: Sequence[str] | None) -> dict[str,
         name = next((name for name in needed if text.startswith(f"{name}=")), None)
         if name is None or text == f"{name}=":
             needs = f"it needs {', '.join(map(repr, needed))}" if needed else "it needs no groups, so leave --by out"
-            raise Mistake(f"--by {text} names no column of groups of this map: {needs}; write --by NAME=COL")
+            raise Mistake(f"--by {text}", "names no column of groups of this map", f"{needs}; write --by NAME=COL")
         names[name] = text.removeprefix(f"{name}=")
     return names

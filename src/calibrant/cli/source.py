@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from calibrant.arrays import CalibrantWarning, InputError, check_rows
+from calibrant.arrays import check_rows
+from calibrant.arrays.labels import labels_minus_one
 from calibrant.cli import console
 from calibrant.cli.files import connect, find_files, is_store, read_rows
-from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, with_type
-from calibrant.cli.wording import Mistake, in_options
+from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, uncounted, with_type
+from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import TallyStore, collect
 from calibrant.engine.store.days import MissingDays
+from calibrant.engine.unusable import UnusableRows
 from calibrant.export.sql.scores import quote
+from calibrant.messages import CalibrantWarning, InputError, Note, Phrase, Setting
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import Verdict
@@ -24,9 +27,6 @@ Result = TypeVar("Result")
 
 LOOKED_AT = 10_000
 """Rows that are looked at more closely when the whole was refused."""
-
-MINUS_ONE = "labels -1/1 read as 0/1"
-"""What the array checks note about such labels."""
 
 MOST_DISTINCT = 1 << 16
 """Rows from which on log-odds and other real scores are counted on a grid."""
@@ -78,7 +78,7 @@ class Rows:
     ) -> None:
         self.columns = of = columns.with_defaults()
         if of.counts and of.weight is None:
-            raise Mistake("--counts says what weights are: name their column with --weight, or leave --counts out")
+            raise Mistake("--counts", "says what weights are", "name their column with --weight, or leave --counts out")
         self.quiet = quiet
         self.connection = connect()
         more = dict(more_scores or {})
@@ -139,15 +139,24 @@ class Rows:
         except Mistake:
             raise
         except InputError as problem:
-            closer = self._look_closely() or str(problem)
-            if closer != MINUS_ONE:
-                raise Mistake(in_options(closer, self.columns.score, self.columns.label)) from None
-        console.note(MINUS_ONE)
+            closer = self._look_closely()
+            if not isinstance(closer, Note):
+                raise self._mistake(closer or problem) from None
+        console.note(str(closer))
         self.options["positive"] = 1  # which engines need to be told, and arrays do not
         return self.run(job)
 
-    def _look_closely(self) -> str | None:
-        """What the array checks have to say on some rows: they see percentages, swapped columns, labels 1 and 2."""
+    def _mistake(self, error: InputError) -> Mistake:
+        """An error of the library, by the columns and options that it is about."""
+        if isinstance(error, UnusableRows):
+            return uncounted(error.found)
+        return Mistake.of(error, CommandLine(self.columns.score, self.columns.label))
+
+    def _look_closely(self) -> InputError | Note | None:
+        """What the array checks have to say on some rows: they see percentages, swapped columns, labels 1 and 2.
+
+        A note says that labels are -1 and 1, which engines have to be told.
+        """
         names = [quote(str(name), "duckdb") for name in (self.columns.score, self.columns.label)]
         whole = " AND ".join(f"{name} IS NOT NULL" for name in names)
         if self._type(self.columns.score) in ("DOUBLE", "FLOAT"):
@@ -161,22 +170,26 @@ class Rows:
             try:
                 found = check_rows(some["s"], some["y"], positive=self._positive(), kind=kind)
             except InputError as problem:
-                return self._missing_label(some["y"].tolist()) or str(problem)
-        if MINUS_ONE in found.notes and self.options["positive"] is None:
-            return MINUS_ONE
+                return self._missing_label(some["y"].tolist()) or problem
+        converted = next((each for each in found.notes if each.code == labels_minus_one.code), None)
+        if converted is not None and self.options["positive"] is None:
+            return converted
         if found.kind == "probability" or kind is not None:
             return None
         low, high = float(found.scores.min()), float(found.scores.max())
         are = "log-odds" if found.kind == "logit" else "scores of another kind"
-        return f"scores reach from {low:.6g} to {high:.6g}: if they are {are}, pass kind='{found.kind}'"
+        fix = Phrase("if they are {are}, pass {kind}", are=are, kind=Setting("kind", found.kind))
+        return InputError("scores", f"has values from {low:.6g} to {high:.6g}", fix)
 
-    def _missing_label(self, values: list[Any]) -> str | None:
+    def _missing_label(self, values: list[Any]) -> Mistake | None:
         """A word for a missing label that makes a third one."""
         label, found = str(self.columns.label), set(values)
         words = sorted(value for value in found if isinstance(value, str) and value.strip().lower() in MISSING)
         if not words or len(found) < 3:
             return None
-        return f"the column {label!r} (--label) holds {words[0]!r} among labels: {leave_out(label, words[0])}"
+        return Mistake(
+            f"the column {label!r} (--label)", f"holds {words[0]!r} among labels", leave_out(label, words[0])
+        )
 
     def _positive(self) -> Any:
         """The value of ``--positive``, of the type that the labels have."""
@@ -186,7 +199,7 @@ class Rows:
         kind = "DOUBLE" if kind.startswith("DECIMAL") else kind
         ((value,),) = self.connection.execute(f"SELECT TRY_CAST(? AS {kind})", [text]).fetchall()
         if value is None:
-            raise Mistake(f"--positive {text} cannot be a label: the column {self.columns.label!r} holds {kind}")
+            raise Mistake(f"--positive {text}", "cannot be a label", f"the column {self.columns.label!r} holds {kind}")
         return value
 
 
@@ -204,13 +217,13 @@ class Days:
     def __init__(self, path: str, columns: Columns, days: DayRange, *, quiet: bool = False) -> None:
         taken = columns.given
         if taken:
-            raise Mistake(f"{path} is a tally store, which knows its columns: leave {taken[0]} out")
+            raise Mistake(path, "is a tally store, which knows its columns", f"leave {taken[0]} out")
         self.quiet = quiet
         self.store = TallyStore(path)
         try:
             window = self.store.window(days.first, days.last, require_all_days=days.require_all)
         except MissingDays as problem:
-            raise Mistake(f"{problem.problem}: add what is missing, or leave --require-all-days out") from None
+            raise Mistake("--require-all-days", problem.problem, "add what is missing, or leave it out") from None
         self.data: Tally | GroupedTally = window
         self.options: dict[str, Any] = {}
         self.by: dict[str, Any] = {}
@@ -240,10 +253,10 @@ def open_source(inputs: Sequence[str], columns: Columns, days: DayRange, *, quie
     store = next((path for path in inputs if is_store(path)), None)
     if store is not None:
         if len(inputs) > 1:
-            raise Mistake(f"{store} is a tally store: pass it alone")
+            raise Mistake(store, "is a tally store", "pass it alone")
         return Days(store, columns, days, quiet=quiet)
     if days.first is not None or days.last is not None:
-        raise Mistake("--from and --to choose days of a tally store, and these are files: use --where")
+        raise Mistake("--from and --to", "choose days of a tally store, and these are files", "use --where")
     if days.require_all:
-        raise Mistake("--require-all-days is about a tally store, and these are files: leave it out")
+        raise Mistake("--require-all-days", "is about a tally store, and these are files", "leave it out")
     return Rows(inputs, columns, quiet=quiet)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -11,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from calibrant.cli.source import Rows
-from calibrant.cli.wording import Mistake
+from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import TallyStore
 from calibrant.engine import tally as count
-from calibrant.engine.store.conflicts import Conflict, Words
+from calibrant.engine.store.conflicts import Conflict
 from calibrant.tallies import GroupedTally, Tally
 
 Key = tuple[Any, ...]
@@ -25,13 +24,13 @@ def open_store(
 ) -> TallyStore:
     """The store to add to, when the options say which days the rows are of."""
     if day is not None and time is not None:
-        raise Mistake("--day and --time both say the day of the rows: pass one of them")
+        raise Mistake("--day and --time", "both say the day of the rows", "pass one of them")
     if day is None and time is None:
-        raise Mistake("--store needs the day of the rows: pass --day 2026-03-01, or --time with a column of days")
+        raise Mistake("--store", "needs the day of the rows", "pass --day 2026-03-01, or --time with a column of days")
     if every is not None:
-        raise Mistake("--store keeps days: leave --every out")
+        raise Mistake("--store", "keeps days", "leave --every out")
     if kind not in (None, "probability"):
-        raise Mistake(f"--store keeps probabilities, not {kind} scores: apply a map first (calibrant apply)")
+        raise Mistake("--store", f"keeps probabilities, not {kind} scores", "apply a map first (calibrant apply)")
     return TallyStore(path, by=by or None)
 
 
@@ -59,7 +58,6 @@ class Counted:
 
     def add_to(self, store: TallyStore, day: str | None, part: str | None, replace: bool) -> dict[str, list[str]]:
         """Add each day to the store; days that were written, and days that were there already with the same counts."""
-        words = Words("--replace", "--part", lambda when: f"rm -r {shlex.quote(f'{store.path}/days/day={when}')}")
         days: dict[Any, dict[Any, Tally]] = {}
         for key, each in self.parts.items():
             segment = key if day is not None else key[:-1]
@@ -70,7 +68,7 @@ class Counted:
             try:
                 written = store.add(when, tallies, part=part, replace=replace)
             except Conflict as problem:
-                raise Mistake(problem.sentence(words)) from None
+                raise Mistake.of(problem, CommandLine()) from None
             name = when.isoformat() if isinstance(when, date) else str(when)
             told["written" if written else "already there"].append(name)
         return told

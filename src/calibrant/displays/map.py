@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import Kind
 from calibrant.arrays.columns import check_option
+from calibrant.calibration import as_calibration
 from calibrant.displays import style
 from calibrant.displays.style import AxesKind, Layout, Linear, LogOdds
-from calibrant.export.document import as_calibration
-from calibrant.guarantees.certificates import Certificate, Refusal
+from calibrant.guarantees.about.scores import ScoreBins
+from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import ComposeMap, LogitAffineMap, Map
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, expit, logit
 
 if TYPE_CHECKING:
@@ -95,7 +98,9 @@ class MapDisplay:
         calibration = as_calibration(fitted)
         if calibration.map.columns:
             raise InputError(
-                "a map by group has a curve for each group: draw one of them, as in MapDisplay.from_map(map.maps[0])"
+                "fitted",
+                "is a map by group, with a curve for each group",
+                "draw one of them, as in MapDisplay.from_map(map.maps[0])",
             )
         data, kind = calibration.provenance, calibration.kind
         if kind == "probability" and _takes_any_score(calibration.map):
@@ -105,11 +110,11 @@ class MapDisplay:
         base = 0.5 if data is None else data.events / data.n
         low, high = score_range or _default_range(calibration.map, kind, axes, base)
         if not low < high:
-            raise InputError(f"score_range must be two increasing numbers, got ({low}, {high})")
+            raise InputError("score_range", f"must be two increasing numbers, got ({low}, {high})")
         score = _places(calibration.map, low, high, kind, axes)
         output = calibration.map.apply(score)
         if output.shape != score.shape:
-            raise InputError("only maps of one score to one probability can be drawn")
+            raise InputError("fitted", "must map one score to one probability to be drawn")
         name = type(calibration.map).__name__ if data is None else data.method
         chosen: Literal["linear", "log-odds"] = "log-odds" if axes == "log-odds" else "linear"
         return cls(score, output, kind=kind, certificate=calibration.certificate, axes=chosen, name=name)
@@ -150,7 +155,7 @@ class MapDisplay:
 
     def _bin_ends(self, promise: Certificate) -> tuple[Floats, Floats]:
         """Ends of the promised bins, the outer ones cut to the range shown."""
-        ends = np.concatenate([[self.score[0]], promise.knots, [self.score[-1]]])
+        ends = np.concatenate([[self.score[0]], cast(ScoreBins, promise.about).knots, [self.score[-1]]])
         ends = np.clip(ends, self.score[0], self.score[-1])
         return ends[:-1][promise.promised], ends[1:][promise.promised]
 

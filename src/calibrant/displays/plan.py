@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.displays import style
-from calibrant.guarantees.certificates import Mode
-from calibrant.guarantees.planning import Plan, Scheme, plan
+from calibrant.guarantees.certificate import Mode
+from calibrant.guarantees.planning import Plan, Scheme, TooFewLabels, plan
+from calibrant.messages import Argument, InputError, Phrase, plural
 from calibrant.numerics import Floats, Ints
 
 if TYPE_CHECKING:
@@ -83,12 +83,12 @@ class PlanDisplay:
         check_option("scheme", scheme, get_args(Scheme))
         if not 1 <= len(n) <= len(style.COLOURS):
             raise InputError(
-                f"n must hold 1 to {len(style.COLOURS)} sizes, so that curves can be told apart, got {len(n)}"
+                "n", f"must hold 1 to {len(style.COLOURS)} sizes, so that curves can be told apart, got {len(n)}"
             )
         if not all(is_whole(size) and size >= 1 for size in n):
-            raise InputError("n must hold whole numbers of labels, at least 1 each")
+            raise InputError("n", "must hold whole numbers of labels, at least 1 each")
         if max_bins is not None and not (is_whole(max_bins) and max_bins >= 2):
-            raise InputError(f"max_bins must be a whole number from 2 on, got {max_bins!r}")
+            raise InputError("max_bins", f"must be a whole number from 2 on, got {max_bins!r}")
         sizes = sorted(set(n))
         chosen = []
         for size in sizes if epsilon is not None else ():
@@ -228,7 +228,8 @@ def _curve(n: int, bins: Ints, alpha: float, mode: Mode, scheme: Scheme) -> list
     ]
     curve = [one for one in found if one is not None and one.epsilon < 1.0]
     if not curve:
-        raise InputError(f"{n} labels promise nothing even for one bin: ask for more labels or a larger alpha")
+        fix = Phrase("ask for more labels or a larger {alpha}", alpha=Argument("alpha"))
+        raise InputError("n", f"holds {plural(n, 'label')}, which promise nothing even for one bin", fix)
     return curve
 
 
@@ -236,10 +237,8 @@ def _reached(**question: Any) -> Plan | None:
     """The plan, or None where so few labels promise nothing; other mistakes are told by the first question."""
     try:
         return plan(**question)
-    except InputError as error:
-        if "labels are too few" in str(error) or "do not reach" in str(error):
-            return None
-        raise
+    except TooFewLabels:
+        return None
 
 
 def _spread(heights: Floats, gap: float) -> Floats:

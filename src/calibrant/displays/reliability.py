@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.displays import style
 from calibrant.displays.panels import panel_below
@@ -25,6 +24,7 @@ from calibrant.displays.rates import (
 )
 from calibrant.displays.style import AxesKind, Layout, Linear, LogOdds
 from calibrant.maps import StepMap
+from calibrant.messages import InputError, plural
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy, tally_of
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
@@ -146,7 +146,7 @@ class ReliabilityDisplay:
         check_option("curve", curve, get_args(CurveKind))
         check_option("axes", axes, get_args(AxesKind))
         if not 0.0 < level < 1.0:
-            raise InputError(f"level must lie strictly between 0 and 1, got {level}")
+            raise InputError("level", f"must lie strictly between 0 and 1, got {level}")
         tallies = [(label or ("" if after is None else "before"), tally_of(scores, y, sample_weight))]
         if after is not None:
             tallies.append(("after", tally_of(after, *(() if isinstance(after, Tally) else (y, sample_weight)))))
@@ -172,11 +172,12 @@ class ReliabilityDisplay:
         both = (*self.series, *other.series)
         names = [one.label or f"model {place}" for place, one in enumerate(both, 1)] if labels is None else list(labels)
         if len(names) != len(both):
-            raise InputError(f"labels must hold one name for each of the {len(both)} curves, got {len(names)}")
+            raise InputError("labels", f"must hold one name for each of the {len(both)} curves, got {len(names)}")
         if len(both) > len(style.COLOURS):
-            raise InputError(f"at most {len(style.COLOURS)} curves can be told apart, got {len(both)}")
+            most = f"at most {len(style.COLOURS)} curves can be told apart"
+            raise InputError("other", f"brings the picture to {len(both)} curves", most)
         if (self.curve, self.level) != (other.curve, other.level):
-            raise InputError("both displays must have the same curve and level")
+            raise InputError("other", "must have the same curve and level as this display")
         named = [replace(one, label=name) for one, name in zip(both, names, strict=True)]
         return ReliabilityDisplay(named, curve=self.curve, level=self.level, axes=self.axes)
 
@@ -208,7 +209,7 @@ class ReliabilityDisplay:
     def caption(self) -> str:
         """What the picture shows, in words."""
         first = self.series[0]
-        head = f"{style.plural(int(first.rows), 'row')}, {style.plural(int(first.events), 'event')}"
+        head = f"{plural(int(first.rows), 'row')}, {plural(int(first.events), 'event')}"
         if not first.counted:
             head = f"Weights of {first.rows:,.6g}, of events {first.events:,.6g}"
         head += f" ({style.percent(first.events / first.rows, 3)})."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.messages import MissingPackage, plural
 from calibrant.numerics import Floats, expit, logit
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise ImportError('drawing needs matplotlib: pip install "calibrant[plot]"') from None
+        raise MissingPackage("drawing", "matplotlib", "calibrant[plot]") from None
     return plt.subplots(figsize=size, layout="constrained")[1]
 
 
@@ -368,11 +369,6 @@ def along(layout: Layout, x: Floats, y: Floats, per_piece: int = 12) -> tuple[Fl
     at = np.linspace(0, len(u) - 1, per_piece * min(len(u), 200))
     steps = np.arange(len(u))
     return layout.inverse(np.interp(at, steps, u)), layout.inverse(np.interp(at, steps, v))
-
-
-def plural(number: int, noun: str, ending: str = "s") -> str:
-    """A number and what it counts."""
-    return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 def some_of(noun: str, shown: int, unseen: int) -> str:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
 from calibrant.displays import style
 from calibrant.displays.style import Linear
-from calibrant.guarantees.certificates import Certificate
+from calibrant.guarantees.about.scores import ScoreBins
+from calibrant.guarantees.certificate import Certificate
+from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Scores
 from calibrant.metrics.binary.validity import ValidityCurve, validity_curve
 from calibrant.numerics import Floats
@@ -65,9 +66,9 @@ class ValidityDisplay:
         self, curves: Mapping[str, Sequence[ValidityCurve]], *, certificate: Certificate | None = None
     ) -> None:
         if not curves or not all(len(given) for given in curves.values()):
-            raise InputError("curves must hold at least one curve under each name")
+            raise InputError("curves", "must hold at least one curve under each name")
         if len(curves) > len(style.COLOURS):
-            raise InputError(f"at most {len(style.COLOURS)} names can be told apart, got {len(curves)}")
+            raise InputError("curves", f"has {len(curves)} names", f"at most {len(style.COLOURS)} can be told apart")
         self.curves = {name: tuple(given) for name, given in curves.items()}
         self.certificate = certificate
         self.certified = None if certificate is None else certified_steps(certificate)
@@ -195,6 +196,8 @@ def certified_steps(certificate: Certificate) -> tuple[Floats, Floats]:
     >>> epsilon.round(3).tolist(), share.tolist()
     ([0.145], [1.0])
     """
+    if not isinstance(certificate.about, ScoreBins):
+        raise InputError("certificate", f"is about {certificate.about.sense()}", "pass one about bins of a score")
     total = certificate.n + certificate.uncovered_rows
     if certificate.mode == "marginal":
         return np.array([certificate.epsilon]), np.array([(1.0 - certificate.alpha) * (certificate.n / total)])

@@ -13,9 +13,9 @@ from typing import Any, Literal, cast
 import narwhals as nw
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.engine.collecting import Rows
 from calibrant.export.sql.scores import quote
+from calibrant.messages import InputError
 from calibrant.numerics import FIRST_OCTAVE, OCTAVES, POSITION_BITS, Grid, chunks
 
 Way = Literal["bits", "numpy", "comparisons"]
@@ -50,7 +50,9 @@ def how_cells_are_found(rows: Rows) -> Way:
         return "numpy"
     if engine.is_pyspark() or engine.is_pyspark_connect():
         return "comparisons"
-    raise InputError(f"frames of {engine} cannot be tallied: pass a pandas, polars, pyarrow, DuckDB or Spark frame")
+    raise InputError(
+        "frame", f"is one of {engine}, which cannot be tallied", "pass a pandas, polars, pyarrow, DuckDB or Spark frame"
+    )
 
 
 def _on_unit(s: nw.Expr, grid: Grid) -> nw.Expr:

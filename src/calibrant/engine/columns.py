@@ -10,10 +10,13 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError, Kind, check_scores
+from calibrant.arrays import Kind, check_scores
 from calibrant.engine.collecting import Rows, collect_frame
-from calibrant.export.document import as_calibration
-from calibrant.export.sql.scores import group_columns, quote, to_sql
+from calibrant.export.sql.expressions import group_columns, to_sql
+from calibrant.export.sql.scores import quote
+from calibrant.maps import Map
+from calibrant.maps.base import unwrapped
+from calibrant.messages import Advice, InputError, Setting
 from calibrant.tallies import CLUSTER_BUCKETS, cluster_buckets
 
 Dialect = Literal["duckdb", "spark"]
@@ -73,13 +76,13 @@ def apply(
     >>> apply(StepMap([0.5], [0.1, 0.8]), rows, "s").project("calibrated").fetchall()
     [(0.1,), (0.8,), (None,)]
     """
-    through = as_calibration(map_)
-    numbers, expected = through.map, kind or through.kind
-    groups = group_columns(numbers, score, by)
+    numbers, fitted_on = _map_and_kind(map_)
+    expected = kind or fitted_on
+    groups = group_columns(numbers, [score], by)
     rows = _extensible(frame, score, name)
     dtype = rows.collect_schema()[score]
     if not (dtype.is_numeric() or dtype == nw.Boolean or dtype == nw.Object):
-        raise InputError(f"the column {score!r} holds {dtype} and not numbers: pass the column of scores")
+        raise InputError(Setting("score", score), f"holds {dtype} and not numbers", Advice.NAME_SCORES)
     _check_groups(frame, list(groups.values()))
     lazy = isinstance(rows, nw.LazyFrame)
 
@@ -92,6 +95,19 @@ def apply(
 
     others = tuple(groups.values())
     return with_column(frame, name, score, sql=text, function=function, dtype=nw.Float64, others=others)
+
+
+def _map_and_kind(given: Any) -> tuple[Map, Kind]:
+    """The map of one score, and what its scores are; probabilities for a bare map."""
+    found = None if isinstance(given, Map) else unwrapped(given)
+    map_ = given if found is None else getattr(found, "map", None)
+    if not isinstance(map_, Map) or len(map_.inputs) > 1:
+        raise InputError(
+            "map_",
+            f"must be a Calibration, a map or a fitted calibrator of one score, got {type(given).__name__}",
+            "pass one of them; for several classes use Calibration.transform",
+        )
+    return map_, "probability" if found is None else found.kind
 
 
 def with_cluster_bucket(frame: Any, source: str, name: str) -> Any:
@@ -108,7 +124,9 @@ def with_cluster_bucket(frame: Any, source: str, name: str) -> Any:
     """
     dtype = _extensible(frame, source, name).collect_schema()[source]
     if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum)):
-        raise InputError(f"cluster ids must be integers or strings, got {dtype}: convert them to text first")
+        raise InputError(
+            Setting("groups", source), f"must hold integers or strings, got {dtype}", "convert it to text first"
+        )
 
     def text(column: str, dialect: str) -> str:
         return f"{HEX_TO_WHOLE[dialect].format(quote(column, dialect))} % {CLUSTER_BUCKETS}"
@@ -171,13 +189,14 @@ def read_frame(frame: Any, *names: str) -> Rows:
         rows: Rows = nw.from_native(frame)
     except TypeError:
         raise InputError(
-            f"a frame is needed, and {type(frame).__name__} is none: pass a pandas, polars, pyarrow, DuckDB or Spark "
-            "frame, or arrays without names of columns"
+            "frame",
+            f"is of type {type(frame).__name__}",
+            "pass a pandas, polars, pyarrow, DuckDB or Spark frame, or arrays without names of columns",
         ) from None
     there = rows.collect_schema().names()
     missing = [name for name in names if not isinstance(name, str) or name not in there]
     if missing:
-        raise InputError(f"the frame has no column {missing[0]!r}: it has {', '.join(map(repr, there))}")
+        raise InputError("frame", f"has no column {missing[0]!r}", f"it has {', '.join(map(repr, there))}")
     return rows
 
 
@@ -233,12 +252,14 @@ def _extensible(frame: Any, source: str, name: str) -> Rows:
     rows = read_frame(frame, source)
     engine, dialect = rows.implementation, dialect_of(frame)
     if dialect is None and not (engine.is_polars() or engine.is_pandas() or engine.is_pyarrow()):
-        raise InputError(f"frames of {engine} cannot take a computed column: convert to pandas, polars or pyarrow")
+        raise InputError(
+            "frame", f"is one of {engine}, which takes no computed column", "convert it to pandas, polars or pyarrow"
+        )
     there = rows.collect_schema().names()
     if dialect is not None:  # SQL does not tell Score from score
         there, name = [column.lower() for column in there], name.lower()
     if name in there:
-        raise InputError(f"the frame has a column {name!r} already: pass name=... for another one")
+        raise InputError("name", f"is {name!r}, a column that the frame has already", "pass another name")
     return rows
 
 
@@ -248,7 +269,7 @@ def _check_groups(frame: Any, names: Sequence[str]) -> None:
     for name in names if dialect_of(frame) is not None else ():
         dtype = schema[name]
         if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Boolean)):
-            raise InputError(f"the column {name!r} holds {dtype}: cast it to text or to whole numbers first")
+            raise InputError("by", f"names the column {name!r} of {dtype}", "cast it to text or to integers first")
 
 
 def _on_spark(frame: Any, name: str, sources: Sequence[str], sql: Callable[..., str], *, connect: bool) -> Any:

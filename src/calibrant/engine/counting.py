@@ -9,11 +9,13 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import Kind
 from calibrant.arrays.sides import check_weights
 from calibrant.engine.cells import with_cells
 from calibrant.engine.collecting import Rows, collect_frame
+from calibrant.engine.overflow import says_overflow
 from calibrant.engine.store.selection import Selection
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import Cells, GroupedTally, Tally
 
@@ -26,7 +28,6 @@ PROBE_ROWS = 1 << 17
 ENDS = ("least", "most")
 """Columns that are not summed by cell: the smallest weight above zero, and the largest."""
 
-TOO_HEAVY = "the weights add up to more than 64 bits can hold: divide them, or tally the rows in parts"
 MOST_WEIGHT = 2.0**62
 """Sums of whole weights beyond this might have left the range of 64 bits unnoticed."""
 
@@ -110,7 +111,7 @@ def count_cells(selection: Selection, grid: Grid | None) -> Counted:
     if selection.weighted and not real:
         heaviest = usable["most"].cast(nw.Float64) * usable["size"].cast(nw.Float64)
         if (heaviest >= MOST_WEIGHT).any():
-            raise InputError(TOO_HEAVY)
+            raise _too_heavy()
     integers = _check_weights(columns) if real else True
     order = _order(columns, selection.keys, cell)
     return Counted(
@@ -159,9 +160,15 @@ def _collect(answer: Rows, selection: Selection) -> nw.DataFrame[Any]:
     try:
         return collect_frame(answer)
     except Exception as problem:  # each engine has its own for sums beyond 64 bits, where it has one
-        if selection.weighted and ("out of range" in str(problem) or "overflow" in str(problem).lower()):
-            raise InputError(TOO_HEAVY) from None
+        if selection.weighted and says_overflow(problem):
+            raise _too_heavy() from None
         raise
+
+
+def _too_heavy() -> InputError:
+    return InputError(
+        "sample_weight", "adds up to more than 64 bits can hold", "divide the weights, or tally the rows in parts"
+    )
 
 
 def _check_weights(columns: dict[str, NDArray[Any]]) -> bool:
@@ -188,7 +195,7 @@ def _ranks(keys: NDArray[Any]) -> NDArray[Any]:
     try:
         places = {value: place for place, value in enumerate(sorted(distinct))}
     except TypeError:
-        raise InputError("a key column mixes values of several types: turn them into text first") from None
+        raise InputError("by", "names a column of mixed types", "turn its values into text first") from None
     return np.array([places[value] for value in keys.tolist()], dtype=np.int64)
 
 

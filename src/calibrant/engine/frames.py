@@ -11,19 +11,21 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import Kind
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.errors import warn
 from calibrant.arrays.paths import local_path
 from calibrant.engine.cells import Way, how_cells_are_found
 from calibrant.engine.collecting import collect_frame
 from calibrant.engine.columns import dialect_of, read_frame
 from calibrant.engine.counting import MOST_DISTINCT, count_cells, count_totals, few_scores
+from calibrant.engine.store.identity import GRIDS
 from calibrant.engine.store.selection import Selection, Weighting
+from calibrant.engine.unusable import Unusable, UnusableRows, rows_left_out
+from calibrant.messages import InputError, warn
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
-Unusable = Literal["refuse", "leave out"]
+HowUnusable = Literal["refuse", "leave out"]
 
 
 @overload
@@ -41,7 +43,7 @@ def tally(
     positive: Any = ...,
     kind: Kind = ...,
     grid: Grid | None = ...,
-    unusable: Unusable = ...,
+    unusable: HowUnusable = ...,
 ) -> Tally: ...
 
 
@@ -60,7 +62,7 @@ def tally(
     positive: Any = ...,
     kind: Kind = ...,
     grid: Grid | None = ...,
-    unusable: Unusable = ...,
+    unusable: HowUnusable = ...,
 ) -> GroupedTally: ...
 
 
@@ -78,7 +80,7 @@ def tally(
     positive: Any = None,
     kind: Kind = "probability",
     grid: Grid | None = None,
-    unusable: Unusable = "refuse",
+    unusable: HowUnusable = "refuse",
 ) -> Tally | GroupedTally:
     """Counts by score of the rows of a frame, made by the engine that holds it.
 
@@ -125,12 +127,12 @@ def tally(
     >>> {land: part.n.tolist() for land, part in tally(rows, "s", "y", by="land").items()}
     {'de': [1, 1], 'fr': [1]}
     """
-    check_option("unusable", unusable, get_args(Unusable))
+    check_option("unusable", unusable, get_args(HowUnusable))
     check_option("kind", kind, get_args(Kind))
     if grid is None and (by or time or groups):
         grid = SEGMENT_GRID
     if grid is not None and (not isinstance(grid, Grid) or (kind == "probability") != grid.unit):
-        raise InputError("probabilities go on a grid such as Grid(4), and other kinds on grid=Grid(low=..., high=...)")
+        raise InputError("grid", f"{grid} is not one for {kind} scores", GRIDS)
     selection = Selection.of(
         frame,
         score,
@@ -167,20 +169,17 @@ def _ends(kind: Kind, grid: Grid | None) -> tuple[float, float]:
 def _default_grid(kind: Kind) -> Grid:
     if kind != "probability":
         raise InputError(
-            f"more than {MOST_DISTINCT:,} distinct {kind} scores need a grid of their range: count them with "
-            "calibrant.tally(..., grid=Grid(low=..., high=...))"
+            "grid",
+            f"is needed for more than {MOST_DISTINCT:,} distinct {kind} scores",
+            "count them with calibrant.tally(..., grid=Grid(low=..., high=...)), which is of their range",
         )
     return Grid()
 
 
-def _report(sentence: str, how: Unusable) -> None:
-    if how == "leave out":
-        warn(f"{sentence}; they were left out")
-        return
-    raise InputError(
-        f"{sentence}: know why they are there and filter them out, or go on without them with "
-        "calibrant.tally(..., unusable='leave out')"
-    )
+def _report(found: Unusable, how: HowUnusable) -> None:
+    if how == "refuse":
+        raise UnusableRows(found)
+    warn(rows_left_out(found.rows, found.total, found.why))
 
 
 def collect(frame: Any) -> dict[str, NDArray[Any]]:

@@ -6,26 +6,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibrant.arrays import InputError
 from calibrant.arrays.paths import local_path
-from calibrant.export.class_document import ClassCalibration
-from calibrant.export.document import Calibration, read
-from calibrant.export.errors import DocumentError
+from calibrant.export.documents import read
+from calibrant.export.errors import DocumentError, own_errors
+from calibrant.export.onnx.model import document_in, prove_model, session_of
 from calibrant.export.proof import Proof
-from calibrant.export.sql.class_file import ClassSqlFile, holds_classes, prove_class_model, prove_class_sql
-from calibrant.export.sql.engines import Engine
-from calibrant.export.sql.file import (
-    DOCUMENT,
-    METADATA,
-    SqlFile,
-    checked_engine,
-    engine_at_hand,
-    own_errors,
-    prove_model,
-    prove_sql,
-    session_of,
-)
-from calibrant.maps import ClassMap, Map
+from calibrant.export.sql.file import SqlFile, checked_engine, engine_at_hand
+from calibrant.messages import InputError
 
 if TYPE_CHECKING:
     import onnx
@@ -69,59 +56,39 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
     if not isinstance(export, str | PathLike):
         if not hasattr(export, "SerializeToString"):
             raise InputError(
-                f"export is a {type(export).__name__}, which holds no proof to repeat: pass the file that export_sql "
-                "or export_onnx wrote, or the model of to_onnx"
+                "export",
+                f"is a {type(export).__name__}, which holds no proof to repeat",
+                "pass the file that export_sql or export_onnx wrote, or the model of to_onnx",
             )
         return _verify_model(export.SerializeToString(), connection)
     path = local_path(export, "export")
     if path.suffix.lower() == ".onnx":
         return _verify_model(path.read_bytes(), connection)
-    text = _read_text(path)
-    file = ClassSqlFile.parse(text) if holds_classes(text) else SqlFile.parse(text)
+    file = SqlFile.parse(_read_text(path))
     if connection is not None:
-        return _verify_text(file, checked_engine(file.dialect, connection, "the file is written for"))
+        return file.prove(read(file.document).map, checked_engine(file.dialect, connection))
     with own_errors("the text of the file"):
-        return _verify_text(file, engine_at_hand(file.dialect))
-
-
-def _verify_text(file: SqlFile | ClassSqlFile, engine: Engine) -> Proof:
-    found = read(file.document)
-    if isinstance(file, ClassSqlFile):
-        if not isinstance(found, ClassCalibration):
-            raise DocumentError("the file holds columns of classes and a map of one score")
-        return prove_class_sql(found.map, file.items, file.columns, engine)
-    if not isinstance(found, Calibration):
-        raise DocumentError("the file holds one expression and a map of several classes")
-    return prove_sql(found.map, file.expression, file.column, engine, file.by)
+        return file.prove(read(file.document).map, engine_at_hand(file.dialect))
 
 
 def _verify_model(data: bytes, session: Any) -> Proof:
     with own_errors("the model"):
         stored = session_of(data)
-        document = _document(stored)
+        document = document_in(stored)
         map_ = read(document).map
         if session is None:
-            return _prove(map_, stored)
+            return prove_model(map_, stored)
     if type(session).__module__.partition(".")[0] != "onnxruntime":
-        raise InputError("an ONNX model is verified in onnxruntime: pass an onnxruntime.InferenceSession, or nothing")
-    if _document(session) != document:
-        raise InputError("the session holds another model than the one to be verified: open it on the same file")
-    return _prove(map_, session)
-
-
-def _prove(map_: Map, session: Any) -> Proof:
-    return prove_class_model(map_, session) if isinstance(map_, ClassMap) else prove_model(map_, session)
-
-
-def _document(session: Any) -> str:
-    held = session.get_modelmeta().custom_metadata_map
-    if f"{METADATA}{DOCUMENT}" not in held:
-        raise DocumentError("this is no ONNX model that Calibrant exported: it holds no calibration")
-    return str(held[f"{METADATA}{DOCUMENT}"])
+        raise InputError(
+            "connection", "must be an onnxruntime.InferenceSession for an ONNX model", "pass one, or leave it out"
+        )
+    if document_in(session) != document:
+        raise InputError("connection", "holds another model than the one to be verified", "open it on the same file")
+    return prove_model(map_, session)
 
 
 def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")  # line ends inside a name stay as they are
     except UnicodeDecodeError:
-        raise DocumentError(f"{path.name} is no SQL file that export_sql wrote: it is not text") from None
+        raise DocumentError(path.name, "is no SQL file that export_sql wrote: it is not text") from None

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from calibrant.arrays import InputError
 from calibrant.fits.bins import equal_masses
 from calibrant.maps import StepMap
+from calibrant.messages import InputError
 from calibrant.numerics import CLAMP, Floats
 from calibrant.tallies import Tally
 
@@ -53,7 +53,7 @@ def fit_averaged(tally: Tally, spread: float = 10.0, prior_rows: float = 2.0) ->
     [0.423, 0.598]
     """
     if tally.kind != "probability":
-        raise InputError(f"BayesianBinning needs probabilities, not {tally.kind} scores: use HistogramBinning")
+        raise InputError("scores", f"must be probabilities, not {tally.kind} scores", "use HistogramBinning")
     reached, hits = (np.cumsum(column, dtype=np.float64) for column in (tally.n, tally.events))
     begins = tally.lower_edges
     root = float(np.cbrt(tally.effective_size))

@@ -12,10 +12,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.issuing import Bins
+from calibrant.guarantees.origins import BinRule, Source
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import LARGEST, Map, StepMap
+from calibrant.messages import InputError, Phrase, Setting
 from calibrant.numerics import Floats, Ints, first_double
 from calibrant.tallies import Counts, Tally
 
@@ -31,7 +33,7 @@ ROUNDING = 1e-12
 def check_bins(count: object, name: str = "n_bins") -> None:
     """Refuse a number of bins, or of rows, that is none."""
     if not isinstance(count, Integral) or not is_whole(count) or count < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, got {count!r}")
+        raise InputError(name, f"must be an integer of at least 1, got {count!r}")
 
 
 def equal_masses(reached: NDArray[Any], count: int) -> NDArray[np.intp]:
@@ -113,7 +115,11 @@ def width_edges(tally: Tally, count: int) -> Floats:
     [0.25, 0.5, 0.75]
     """
     if tally.kind != "probability":
-        raise InputError(f'strategy="width" cuts [0, 1] and needs probabilities, not {tally.kind} scores')
+        raise InputError(
+            Setting("strategy", "width"),
+            f"cuts [0, 1] and needs probabilities, not {tally.kind} scores",
+            Phrase("pass {mass}", mass=Setting("strategy", "mass")),
+        )
     edges = np.arange(1, count) / count
     return edges if tally.grid is None else np.unique(tally.grid.lower_edges(tally.grid.codes(edges)))
 
@@ -159,25 +165,25 @@ def parted(tally: Tally, size: float, random_state: int | None) -> tuple[Tally, 
     (2, 2)
     """
     if isinstance(size, bool) or not isinstance(size, Real):
-        raise InputError(f"part_size must be a number of rows or a share of them, got {size!r}")
+        raise InputError("part_size", f"must be a number of rows or a share of them, got {size!r}")
     if not tally.counts:
         return tally, tally
     rows = float(size if isinstance(size, Integral) else size * tally.total)
     if not 0.5 < rows < tally.total - 0.5:
-        raise InputError(f"part_size asks for {rows:g} of {tally.total:g} rows: leave some for either part")
+        raise InputError("part_size", f"asks for {rows:g} of {tally.total:g} rows", "leave some for either part")
     return tally.split(round(rows), random_state)
 
 
 def counted(
     tally: Tally,
     edges: Floats,
-    rule: str,
-    source: str,
+    rule: BinRule,
+    source: Source,
     assumption: str,
     *,
     fixed: bool = False,
     succession: bool = True,
-    refusal: str = "",
+    refusal: Refusal | None = None,
 ) -> Bins:
     """Bins whose edges owe nothing to these rows: every row counts, every score is covered.
 
@@ -187,7 +193,7 @@ def counted(
     Examples
     --------
     >>> rows = Tally.from_arrays([0.1, 0.2, 0.6, 0.9], [0, 0, 0, 1])
-    >>> counted(rows, np.array([0.5, 0.95]), "halves", "", "").outputs.tolist()
+    >>> counted(rows, np.array([0.5, 0.95]), BinRule.TABLE, OWN_ROWS_SOURCE, "").outputs.tolist()
     [0.25, 0.5, 0.5]
     """
     n, events = (cast(Ints, column) for column in tally.partition(edges))
@@ -197,7 +203,7 @@ def counted(
     )
 
 
-OWN_ROWS_SOURCE = "Gupta 2023, Theorem 4.1, given the edges"
+OWN_ROWS_SOURCE = Source("Gupta 2023", "Theorem 4.1, given the edges")
 
 
 def own_row_bins(tally: Tally, count: int, *, succession: bool = True, edge_rows: bool = False) -> Bins:
@@ -225,7 +231,7 @@ def own_row_bins(tally: Tally, count: int, *, succession: bool = True, edge_rows
         rates(*used, succession=succession),
         np.where(light, 0, n),
         np.where(light, 0, events),
-        "equal masses of the rows themselves",
+        BinRule.OWN_MASSES,
         OWN_ROWS_SOURCE,
         uncovered=light,
         uncovered_rows=int(n[light].sum()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -46,8 +47,8 @@ class Change:
     """Of the rows above the segment's middle, where its slope turns."""
     p_value: float
     """Against those probabilities, adjusted for the number of segments by Holm's method."""
-    aspect: str
-    """``"level"`` or ``"slope"``: what gave it away."""
+    aspect: Literal["level", "slope"]
+    """What gave it away."""
     level: float
     slope: float
 

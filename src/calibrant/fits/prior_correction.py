@@ -13,8 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from calibrant.arrays import InputError, Rows
+from calibrant.arrays import Rows
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.messages import Argument, InputError, Phrase, Setting
 from calibrant.numerics import Floats, multiply_odds
 
 Weights = Literal["importance", "counts", "by-class"]
@@ -24,6 +25,8 @@ SAME = 1e-9
 """Weights of one class that differ by no more than this share are equal."""
 
 EVENTS, NEGATIVES = "events", "negatives"
+
+BY_CLASS, IMPORTANCE = Setting("weights", "by-class"), Setting("weights", "importance")
 
 
 def class_odds(rows: Rows) -> float:
@@ -36,7 +39,11 @@ def class_odds(rows: Rows) -> float:
     0.05
     """
     if rows.weights is None:
-        raise InputError("weights='by-class' needs sample_weight: pass the weight of each row's class")
+        raise InputError(
+            BY_CLASS,
+            Phrase("needs {weight}", weight=Argument("sample_weight")),
+            "pass the weight of each row's class",
+        )
     events, negatives = (
         _one_weight(np.asarray(rows.weights[rows.labels == label], dtype=np.float64), name)
         for label, name in ((1, EVENTS), (0, NEGATIVES))
@@ -46,13 +53,20 @@ def class_odds(rows: Rows) -> float:
 
 def _one_weight(weights: Floats, name: str) -> float:
     if not len(weights):
-        raise InputError(f"weights='by-class' needs rows of both classes, and there are no {name}: add some")
+        raise InputError(BY_CLASS, f"needs rows of both classes, and there are no {name}", "add some")
     low, high = float(weights.min()), float(weights.max())
     if high - low > SAME * high:
         raise InputError(
-            f"sample_weight varies among the {name} (from {low:.6g} to {high:.6g}), and weights='by-class' needs one "
-            "value per class: sampling that depends on the score, or on anything else within a class, cannot be undone "
-            "by class weights; pass weights='importance'"
+            "sample_weight",
+            Phrase(
+                f"varies among the {name} (from {low:.6g} to {high:.6g}), and {{by_class}} needs one value per class",
+                by_class=BY_CLASS,
+            ),
+            Phrase(
+                "sampling that depends on the score, or on anything else within a class, cannot be undone by class "
+                "weights; pass {importance}",
+                importance=IMPORTANCE,
+            ),
         )
     return high
 
@@ -60,11 +74,25 @@ def _one_weight(weights: Floats, name: str) -> float:
 def refuse_by_class(method: str | None, *, in_frame: bool) -> None:
     """Refuse class weights in a frame, and those of a ``method`` whose map has no free intercept."""
     if in_frame:
-        raise InputError("weights='by-class' needs arrays: pass the frame's columns as scores, y and sample_weight")
+        raise InputError(
+            BY_CLASS,
+            "needs arrays",
+            Phrase(
+                "pass the frame's columns as {scores}, {y} and {weight}",
+                scores=Argument("scores"),
+                y=Argument("y"),
+                weight=Argument("sample_weight"),
+            ),
+        )
     if method is not None:
         raise InputError(
-            f"{method} cannot be moved to the population that class weights restore: use HistogramBinning, "
-            "PlattScaling, BetaScaling, LogitShift, IsotonicCalibrator or calibrate(), or pass weights='importance'"
+            BY_CLASS,
+            f"is about the population that class weights restore, and {method} cannot be moved to it",
+            Phrase(
+                "use HistogramBinning, PlattScaling, BetaScaling, LogitShift, IsotonicCalibrator or calibrate(), or "
+                "pass {importance}",
+                importance=IMPORTANCE,
+            ),
         )
 
 

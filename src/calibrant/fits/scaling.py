@@ -13,16 +13,16 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.maps import Axis, BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.messages import Advice, InputError, Note, Voice, note
 from calibrant.numerics import USUAL_ENDS, Ends, Floats, Grid, expit, logit
 from calibrant.solvers import Pieces, fit_logistic
 from calibrant.tallies import NO_INTERIOR, Tally, end_notes
 
 Variant = Literal["abm", "am", "ab"]
 
-Noted = tuple[Map, tuple[str, ...]]
-"""A fitted map, and what its user must know, as sentences."""
+Noted = tuple[Map, tuple[Note, ...]]
+"""A fitted map, and what its user must know."""
 
 Design = Callable[[Floats], Floats]
 """Features of some scores, one row per parameter."""
@@ -38,11 +38,44 @@ FARTHEST_LOG_ODDS = 1e6
 
 LEVEL_STEPS, LEVEL_ERROR = 200, 1e-12
 
-NO_TEMPERATURE = "all scores sit at log-odds 0, where no temperature has any effect: scores are left as they are"
 
-TWO_RATES = f"{NO_INTERIOR}: the map is a table of two rates"
+@note("scores-at-one-half")
+def scores_at_one_half(voice: Voice) -> str:
+    """Of a temperature."""
+    return "all scores sit at log-odds 0, where no temperature has any effect: scores are left as they are"
 
-UNSETTLED = "Newton's method did not settle: look at the map before you use it"
+
+@note("two-rates")
+def two_rates(voice: Voice) -> str:
+    """Of scores that are exactly 0 or 1."""
+    return f"{NO_INTERIOR}: the map is a table of two rates"
+
+
+@note("newton-unsettled")
+def newton_unsettled(voice: Voice) -> str:
+    """Of a likelihood whose maximum was not found."""
+    return "Newton's method did not settle: look at the map before you use it"
+
+
+SOFT_TARGETS = "Platt's soft targets were used, as the likelihood has no maximum"
+
+
+@note("soft-targets-for-one-class")
+def one_class(voice: Voice) -> str:
+    """Why soft targets were used."""
+    return f"only one class is present: {SOFT_TARGETS}"
+
+
+@note("soft-targets-for-separated-classes")
+def separated_classes(voice: Voice) -> str:
+    """Why soft targets were used."""
+    return f"the classes are separated by the score: {SOFT_TARGETS}"
+
+
+@note("labels-on-their-side")
+def labels_on_their_side(voice: Voice) -> str:
+    """Why soft targets were used for a temperature."""
+    return f"every score lies on the side of its label: {SOFT_TARGETS}"
 
 
 @dataclass(frozen=True)
@@ -92,8 +125,8 @@ def fit_rates(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     Examples
     --------
     >>> fitted, notes = fit_rates(Tally.from_arrays([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]))
-    >>> fitted.apply(np.array([0.0, 1.0])).tolist(), notes
-    ([0.25, 0.75], ('every score is exactly 0 or 1, so there are no log-odds: the map is a table of two rates',))
+    >>> fitted.apply(np.array([0.0, 1.0])).tolist(), *map(str, notes)
+    ([0.25, 0.75], 'every score is exactly 0 or 1, so there are no log-odds: the map is a table of two rates')
     """
     from calibrant.fits.bins import rates  # here: loads scipy, which scaling does without
 
@@ -104,7 +137,12 @@ def fit_rates(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     values = rates(n, events)
     if how.increasing and values[0] > values[1]:
         values = np.repeat(rates(n.sum(keepdims=True), events.sum(keepdims=True)), 2)
-    return StepMap(np.array([0.5]), values), (TWO_RATES,)
+    return StepMap(np.array([0.5]), values), (two_rates(),)
+
+
+def unlimited(fitted: Map) -> Map:
+    """A fitted map without the limits on its outputs."""
+    return fitted.maps[0] if isinstance(fitted, ComposeMap) else fitted
 
 
 def rates_text(fitted: Map) -> str:
@@ -129,7 +167,7 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
     ([0.537], ())
     """
     if on not in ("log-odds", "score"):
-        raise InputError(f"on must be 'log-odds' or 'score', got {on!r}")
+        raise InputError("on", f"must be 'log-odds' or 'score', got {on!r}")
     axis: Axis = on if tally.kind == "probability" else "score"
     if axis == "log-odds" and not tally.has_interior:
         return fit_rates(tally, how)
@@ -154,7 +192,7 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
     bounds = (0,) if how.increasing else ()
     fit = fit_logistic(targets.pieces(tally, design), 2, non_negative=bounds, start=start)
     a, b = fit.coefficients
-    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    notes = (*read, *targets.notes, *(() if fit.converged else (newton_unsettled(),)))
     return how.finish(LogitAffineMap(a / spread, b - a * centre / spread, axis, *ends), tally), notes
 
 
@@ -168,9 +206,9 @@ def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> 
     [0.5]
     """
     if variant not in get_args(Variant):
-        raise InputError(f"variant must be 'abm', 'am' or 'ab', got {variant!r}")
+        raise InputError("variant", f"must be 'abm', 'am' or 'ab', got {variant!r}")
     if tally.kind != "probability":
-        raise InputError(f"BetaScaling needs probabilities, not {tally.kind} scores: use PlattScaling")
+        raise InputError("scores", f"must be probabilities, not {tally.kind} scores", Advice.USE_PLATT)
     if not tally.has_interior:
         return fit_rates(tally, how)
     ends, read = _reading(tally, "log-odds")
@@ -186,7 +224,7 @@ def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> 
         start = family.start(cast(BetaMap, fit_beta(_on_grid(tally), how.rough(), variant)[0]))
     pieces = targets.pieces(tally, lambda scores: family.design(scores, ends))
     fit = fit_logistic(pieces, family.size, non_negative=family.bounds, start=start)
-    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    notes = (*read, *targets.notes, *(() if fit.converged else (newton_unsettled(),)))
     return how.finish(BetaMap(*family.read(fit.coefficients), *ends), tally), notes
 
 
@@ -206,11 +244,10 @@ def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     support = Support.of(tally)
     far = max(abs(x) for x in support.span(axis, ends))
     if far < SMALLEST_SPREAD:
-        return how.finish(LogitAffineMap(1.0, 0.0, axis, *ends), tally), (NO_TEMPERATURE,)
+        return how.finish(LogitAffineMap(1.0, 0.0, axis, *ends), tally), (scores_at_one_half(),)
     middle = 0.5 if axis == "log-odds" else 0.0
     apart = support.lowest_event >= middle >= support.highest_other
-    why = "every score lies on the side of its label" if apart else None
-    targets = Targets.softened(support, how, why)
+    targets = Targets.softened(support, how, labels_on_their_side() if apart else None)
 
     def design(scores: Floats) -> Floats:
         return ((logit(scores, ends) if axis == "log-odds" else scores) / far)[None, :]
@@ -220,7 +257,7 @@ def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
         near = cast(LogitAffineMap, fit_temperature(_on_grid(tally), how.rough())[0])
         start = np.array([near.slope * far])
     fit = fit_logistic(targets.pieces(tally, design), 1, non_negative=(0,), start=start)
-    notes = (*read, *targets.notes, *(() if fit.converged else (UNSETTLED,)))
+    notes = (*read, *targets.notes, *(() if fit.converged else (newton_unsettled(),)))
     return how.finish(LogitAffineMap(fit.coefficients[0] / far, 0.0, axis, *ends), tally), notes
 
 
@@ -241,22 +278,24 @@ def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     low, high = support.span(axis, ends)
     if max(abs(low), abs(high)) > FARTHEST_LOG_ODDS:
         raise InputError(
-            f"scores reach {max(support.lowest, support.highest, key=abs):g}, but LogitShift reads them as log-odds, "
-            f"at most {FARTHEST_LOG_ODDS:g} in size: use PlattScaling, which finds their scale"
+            "scores",
+            f"reach {max(support.lowest, support.highest, key=abs):g}, but LogitShift reads them as log-odds, at "
+            f"most {FARTHEST_LOG_ODDS:g} in size",
+            "use PlattScaling, which finds their scale",
         )
-    one_class = not 0 < support.events < support.total
-    targets = Targets.softened(support, how, "only one class is present" if one_class else None)
+    both = 0 < support.events < support.total
+    targets = Targets.softened(support, how, None if both else one_class())
     goal = targets.log_odds()
     passes = targets.pieces(tally, lambda scores: logit(scores, ends) if axis == "log-odds" else scores)
     start = goal - low / 2 - high / 2
     if _starts_on_grid(tally):
         start = cast(LogitAffineMap, fit_level(_on_grid(tally), how.rough())[0]).intercept
     level, settled = _solve_level(passes, start, (goal - high, goal - low))
-    notes = (*read, *targets.notes, *(() if settled else (UNSETTLED,)))
+    notes = (*read, *targets.notes, *(() if settled else (newton_unsettled(),)))
     return how.finish(LogitAffineMap(1.0, level, axis, *ends), tally), notes
 
 
-def _reading(tally: Tally, axis: Axis) -> tuple[Ends, tuple[str, ...]]:
+def _reading(tally: Tally, axis: Axis) -> tuple[Ends, tuple[Note, ...]]:
     """How log-odds read the scores, and what to say about it; no log-odds, nothing to say."""
     return (tally.ends, end_notes(tally)) if axis == "log-odds" else (USUAL_ENDS, ())
 
@@ -372,24 +411,22 @@ class Targets:
     support: Support
     hit: float = 1.0
     miss: float = 0.0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @classmethod
     def of(cls, support: Support, how: Scaling) -> Targets:
         """For maps with a level and a slope, whose likelihood runs away with one class or with separated ones."""
         separated = support.rising or (support.falling and not how.increasing)
         if not 0 < support.events < support.total:
-            return cls.softened(support, how, "only one class is present")
-        return cls.softened(support, how, "the classes are separated by the score" if separated else None)
+            return cls.softened(support, how, one_class())
+        return cls.softened(support, how, separated_classes() if separated else None)
 
     @classmethod
-    def softened(cls, support: Support, how: Scaling, why: str | None) -> Targets:
+    def softened(cls, support: Support, how: Scaling, why: Note | None) -> Targets:
         """Soft where asked for, and where the likelihood has no maximum; ``why`` says so."""
-        if not (how.soft_targets or why):
+        if not how.soft_targets and why is None:
             return cls(support)
-        notes: tuple[str, ...] = ()
-        if why and not how.soft_targets:
-            notes = (f"{why}: Platt's soft targets were used, as the likelihood has no maximum",)
+        notes = () if why is None or how.soft_targets else (why,)
         others = support.total - support.events
         hit, miss = (support.events + 1.0) / (support.events + 2.0), 1.0 / (others + 2.0)
         return cls(support, hit, miss, notes)

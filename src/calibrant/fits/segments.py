@@ -12,10 +12,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, Kind, Rows
+from calibrant.arrays import Kind, Rows
 from calibrant.arrays.columns import need_names
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map
+from calibrant.messages import InputError, Setting
 from calibrant.numerics import LOG_ODDS_LIMIT, OUTPUT_ENDS, Ends, Floats, Grid, Ints, logit
 from calibrant.tallies import SEGMENT_GRID, Cells, Counts, Tally, ends_of_rows, in_effective_rows
 
@@ -219,7 +220,7 @@ def taken_keys(keys: Mapping[str, Keys], index: NDArray[Any] | None, size: int) 
     for name, each in keys.items():
         if each.codes.shape != (size,):
             shown = each.codes.shape[0] if each.codes.ndim == 1 else each.codes.shape
-            raise InputError(f"by[{name!r}] has {shown} rows but scores has {size}: pass one segment per row")
+            raise InputError(Setting("by", name), f"has {shown} rows but scores has {size}", "pass one segment per row")
     if index is None:
         return dict(keys)
     return {name: _present(Keys(each.codes[index], each.names)) for name, each in keys.items()}
@@ -280,8 +281,8 @@ def read_by(by: Any) -> dict[str, Keys]:
         name = getattr(by, "name", None)
         named = {name if isinstance(name, str) and name else "segment": by}
     if not named or not all(isinstance(name, str) and name for name in named):
-        raise InputError("by must hold at least one column, each under a name that is text: pass {'name': values}")
-    return {name: read_keys(values, f"by[{name!r}]") for name, values in named.items()}
+        raise InputError("by", "must hold at least one column, each under a name that is text", "pass {'name': values}")
+    return {name: read_keys(values, Setting("by", name)) for name, values in named.items()}
 
 
 def frame_columns(frame: Any, score: str, label: str, by: Any, weight: Any) -> tuple[Any, ...]:
@@ -290,7 +291,7 @@ def frame_columns(frame: Any, score: str, label: str, by: Any, weight: Any) -> t
 
     segments = [by] if isinstance(by, str) else list(by or ())
     if not segments or not all(isinstance(name, str) for name in segments):
-        raise InputError("a frame needs score=, label= and by=, the names of its columns")
+        raise InputError("by", "must name one or more columns of the frame, as score and label do")
     taken = columns_of(frame, [score, label, *segments, *need_names(sample_weight=weight)])
     columns = {name: column.to_numpy() for name, column in taken.items()}
     segmented = {name: columns[name] for name in segments}

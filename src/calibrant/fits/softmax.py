@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import ClassRows, Matrix
 from calibrant.maps import ClassAxis, SoftmaxMap
+from calibrant.messages import Note, Voice, note, plural
 from calibrant.numerics import CLAMP, Floats
 
 LEAST_SLOPE, MOST_SLOPE = 0.01, 100.0
@@ -33,12 +34,34 @@ ROUGH_NUMBERS = 1 << 19
 
 SLOPE_STEPS = 60
 
-UNDECIDED = "every score of a row is the same, in every row, so no temperature has any effect: scores stay as they are"
-SEPARATED = (
-    "the class of every row has its largest score, so the likelihood asks for a temperature of 0: each label was taken "
-    "to be wrong by the share of one row"
-)
-OPPOSED = "scores say nothing about the classes, or the opposite: the temperature is held at 100"
+
+@note("equal-scores-in-rows")
+def equal_scores_in_rows(voice: Voice) -> str:
+    """Of a temperature."""
+    return "every score of a row is the same, in every row, so no temperature has any effect: scores stay as they are"
+
+
+@note("labels-at-largest-scores")
+def labels_at_largest_scores(voice: Voice) -> str:
+    """Of a temperature."""
+    return (
+        "the class of every row has its largest score, so the likelihood asks for a temperature of 0: each label was "
+        "taken to be wrong by the share of one row"
+    )
+
+
+@note("temperature-at-limit")
+def temperature_at_limit(voice: Voice) -> str:
+    """Of a temperature."""
+    return "scores say nothing about the classes, or the opposite: the temperature is held at 100"
+
+
+@note("probabilities-clipped")
+def probabilities_clipped(voice: Voice, probabilities: int, at: float) -> str:
+    """Of probabilities too small for a logarithm."""
+    verb = "is" if probabilities == 1 else "are"
+    which = plural(probabilities, "probability", "probabilities")
+    return f"logarithms are clipped at {at:.4g}: {which} below it {verb} read as that"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +128,12 @@ def zeros_as(rows: ClassRows) -> float:
     return least / 2.0 if small and least < 1.0 else CLAMP
 
 
-def zero_notes(rows: ClassRows, held: float) -> tuple[str, ...]:
+def zero_notes(rows: ClassRows, held: float) -> tuple[Note, ...]:
     """How many probabilities are read as ``held``; nothing where none is."""
     if rows.kind == "logit":
         return ()
     moved = sum(int(np.count_nonzero(rows.scores[part] < held)) for part in row_blocks(rows.scores))
-    which = "1 probability below it is" if moved == 1 else f"{moved:,} probabilities below it are"
-    return (f"logarithms are clipped at {held:.4g}: {which} read as that",) if moved else ()
+    return (probabilities_clipped(moved, float(held)),) if moved else ()
 
 
 def effective_weights(rows: ClassRows) -> Floats:
@@ -133,10 +155,10 @@ def row_blocks(matrix: Matrix) -> Iterator[slice]:
 
 
 class Sloped(NamedTuple):
-    """A fitted slope, 1 / T, and what its user must know, as sentences."""
+    """A fitted slope, 1 / T, and what its user must know."""
 
     slope: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def fit_slope(rows: LogRows, *, soft: bool = False) -> Sloped:
@@ -166,7 +188,9 @@ def fit_slope(rows: LogRows, *, soft: bool = False) -> Sloped:
     for _ in range(SLOPE_STEPS):
         gradient, curvature, above, below = _slope_terms(rows, slope, share)
         if not share and above <= 0.0:  # no score beats that of its row's class
-            return Sloped(1.0, (UNDECIDED,)) if below == 0.0 else Sloped(fit_slope(rows, soft=True).slope, (SEPARATED,))
+            if below == 0.0:
+                return Sloped(1.0, (equal_scores_in_rows(),))
+            return Sloped(fit_slope(rows, soft=True).slope, (labels_at_largest_scores(),))
         low, high = (slope, high) if gradient < 0.0 else (low, slope)
         step = -gradient / curvature if curvature > 0.0 else np.inf
         trial = slope + step
@@ -175,7 +199,7 @@ def fit_slope(rows: LogRows, *, soft: bool = False) -> Sloped:
         slope = trial if low < trial < high else float(np.sqrt(low * high))
         if high / low < 1.0 + near * near:
             break
-    return Sloped(slope, (OPPOSED,) if slope < 2.0 * LEAST_SLOPE else ())
+    return Sloped(slope, (temperature_at_limit(),) if slope < 2.0 * LEAST_SLOPE else ())
 
 
 def _slope_terms(rows: LogRows, slope: float, share: float) -> tuple[float, float, float, float]:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError
 from calibrant.fits.curves import Curve, tabulate
 from calibrant.fits.scaling import DEFAULT, Scaling, Support, Targets, fit_platt
 from calibrant.maps import Axis, LogitAffineMap, Map
+from calibrant.messages import InputError, Note
 from calibrant.numerics import Floats, Grid, expit, logit
 from calibrant.tallies import Tally, end_notes
 
@@ -48,7 +48,7 @@ class SplineFit:
     """A fitted spline as a map, what its user must know, the penalty, and the effective number of parameters."""
 
     map: Map
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     penalty: float
     freedom: float
 
@@ -110,9 +110,9 @@ def fit_spline(
 
 def _check(n_knots: int, penalty: float | None) -> None:
     if not (isinstance(n_knots, int | np.integer) and 2 <= n_knots <= 100):
-        raise InputError(f"n_knots must be a whole number from 2 to 100, got {n_knots!r}")
+        raise InputError("n_knots", f"must be an integer from 2 to 100, got {n_knots!r}")
     if penalty is not None and not penalty > 0:
-        raise InputError(f"penalty must be positive, or None to choose it, got {penalty!r}")
+        raise InputError("penalty", f"must be positive, or None to choose it, got {penalty!r}")
 
 
 def _platt(tally: Tally, how: Scaling) -> SplineFit:

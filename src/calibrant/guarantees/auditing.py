@@ -19,13 +19,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
 from calibrant.guarantees.bounds import bernstein_radius, hoeffding_radius
-from calibrant.guarantees.certificates import Bound, Certificate, Flags, union_of
-from calibrant.guarantees.class_certificates import ClassCertificate
-from calibrant.guarantees.class_promise import ClassPromise
-from calibrant.guarantees.path_certificate import PathCertificate
-from calibrant.guarantees.simplex_certificate import MOST_CLASSES, SimplexCertificate, by_one_bound, class_sets
-from calibrant.numerics import Floats, Ints, chunks, multiply_odds
+from calibrant.guarantees.certificate import Bound, Certificate, Flags
+from calibrant.numerics import Floats, chunks
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 FAR = 40.0
@@ -40,7 +37,7 @@ BLOCK = 1 << 14
 _log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
-def follows(promise: Certificate | ClassPromise) -> bool:
+def follows(promise: Certificate) -> bool:
     """Whether no interval of a certificate is narrower than its counts, its alpha and its bound allow.
 
     Examples
@@ -51,7 +48,15 @@ def follows(promise: Certificate | ClassPromise) -> bool:
     >>> follows(promise), follows(replace(promise, alpha=0.05))
     (True, False)
     """
-    return _CHECKS[type(promise)](promise)
+    about = promise.about
+    if promise.bound == "always-valid" and not about.stays:
+        return False  # its places are chosen by rows
+    if isinstance(about, Regions) and not _distances_follow(promise, about):
+        return False
+    if isinstance(about, Regions) and len(about.classes) > MOST_CLASSES:
+        return _within_one_bound(promise, about)
+    ends = (about.as_sampled(end) for end in (promise.lower, promise.upper))
+    return supported(promise.bound, promise.events, promise.rows, promise.levels, *ends)
 
 
 def supported(
@@ -141,60 +146,27 @@ def _slack(n: Floats) -> Floats:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# What each kind of certificate asks of its intervals
+# All classes of a region together
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _one_score(promise: Certificate) -> bool:
-    if promise.bound == "always-valid" and promise.uncovered.any():
-        return False  # its edges are rows
-    level = promise.alpha * promise.share / union_of(promise.mode, promise.bound, promise.promised)
-    ends = (multiply_odds(end, 1.0 / promise.odds) for end in (promise.lower, promise.upper))  # as sampled
-    return supported(promise.bound, promise.events, promise.rows, level, *ends)
-
-
-def _by_class(promise: ClassCertificate) -> bool:
-    return promise.bound != "always-valid" and all(map(_one_score, promise.parts))
-
-
-def _by_path(promise: PathCertificate) -> bool:
-    if promise.bound == "always-valid":
-        return False
-    rows, depths = np.repeat(promise.rows, promise.depths), np.repeat(promise.depths, promise.depths)
-    union = np.full(len(rows), promise.promised.sum()) if promise.mode == "simultaneous" else depths
-    return supported(promise.bound, promise.hits, rows, promise.alpha / union, promise.lower, promise.upper)
-
-
-def _by_region(promise: SimplexCertificate) -> bool:
-    """All classes of a region lie within its half width where every set of them does within half of that."""
-    if promise.bound == "always-valid" and promise.map.scheme == "projection":
-        return False
-    alpha = promise.alpha / union_of(promise.mode, promise.bound, promise.promised)
-    counts = promise.counts.reshape(len(promise.rows), -1)
+def _distances_follow(promise: Certificate, about: Regions) -> bool:
+    """All classes of a region lie within its distance where every set of them does within half of that."""
+    counts, rows = about.by_region(promise.events), about.by_region(promise.rows)
+    promised = rows[:, 0] > 0
     if counts.shape[1] > MOST_CLASSES:
-        return promise.bound == "hoeffding" and _within_one_bound(promise, counts, alpha)
+        distances, _, _ = by_one_bound(about.map, counts, float(promise.levels[0]))
+        return bool((about.distances >= distances - ROUNDING)[promised].all())
     sets = class_sets(counts.shape[1])
-    said = np.einsum("rk,sk->rs", promise.map.outputs_by_region, sets)
-    half = np.where(promise.promised, promise.half_widths / 2.0, 1.0)[:, None]
+    said = np.einsum("rk,sk->rs", about.map.outputs_by_region, sets)
+    half = np.where(promised, about.distances / 2.0, 1.0)[:, None]
     ends = np.maximum(said - half, 0.0).ravel(), np.minimum(said + half, 1.0).ravel()
-    rows = np.repeat(promise.rows, sets.shape[0])
-    single = np.repeat(promise.rows, counts.shape[1])
-    level = alpha / len(sets)
-    return supported(promise.bound, (counts @ sets.T).ravel(), rows, level, *ends) and supported(
-        promise.bound, promise.counts, single, level, promise.lower, promise.upper
-    )
+    of_each = np.repeat(rows[:, 0], len(sets))
+    return supported(promise.bound, (counts @ sets.T).ravel(), of_each, float(promise.levels[0]), *ends)
 
 
-def _within_one_bound(promise: SimplexCertificate, counts: Ints, alpha: float) -> bool:
-    widths, lower, upper = by_one_bound(promise.map, counts, alpha)
-    inside = promise.lower.reshape(lower.shape) <= lower + ROUNDING
-    inside &= promise.upper.reshape(upper.shape) >= upper - ROUNDING
-    return bool((inside.all(axis=1) & (promise.half_widths >= widths - ROUNDING))[promise.promised].all())
-
-
-_CHECKS: dict[type, Callable[..., bool]] = {
-    Certificate: _one_score,
-    ClassCertificate: _by_class,
-    SimplexCertificate: _by_region,
-    PathCertificate: _by_path,
-}
+def _within_one_bound(promise: Certificate, about: Regions) -> bool:
+    """Intervals of the classes of a region from the bound for all of their sets."""
+    _, lower, upper = by_one_bound(about.map, about.by_region(promise.events), float(promise.levels[0]))
+    inside = (promise.lower <= lower.ravel() + ROUNDING) & (promise.upper >= upper.ravel() - ROUNDING)
+    return promise.bound == "hoeffding" and bool(inside[promise.promised].all())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.guarantees.certificates import Bound, Mode
+from calibrant.guarantees.certificate import Bound, Mode
 from calibrant.numerics import Floats
 
 Interval = tuple[Floats, Floats]

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
-from calibrant.guarantees.bounds import BOUNDS
-from calibrant.guarantees.certificates import Bound, Certificate, Flags, Mode, Refusal, union_of
-from calibrant.guarantees.provenance import ClassProvenance, Provenance, Sampling
+from calibrant.arrays.kinds import ClassKind
+from calibrant.guarantees.about.classes import THEOREMS, ClassBins, part_name
+from calibrant.guarantees.about.paths import PathNodes, with_rows
+from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
+from calibrant.guarantees.about.scores import ScoreBins
+from calibrant.guarantees.bounds import BOUNDS, Interval
+from calibrant.guarantees.certificate import (
+    About,
+    Bound,
+    Certificate,
+    Flags,
+    Mode,
+    Terms,
+    first_few,
+    round_up,
+)
+from calibrant.guarantees.origins import BinRule, Source
+from calibrant.guarantees.provenance import ClassProvenance, Provenance
+from calibrant.guarantees.refusal import Refusal, RefusalCode, gate
 from calibrant.maps import StepMap
+from calibrant.maps.paths import PathMap
+from calibrant.maps.simplex import SimplexBinsMap
+from calibrant.messages import Argument, InputError, Phrase, Setting
+from calibrant.notions import Notion
 from calibrant.numerics import Floats, Ints, multiply_odds
 
 ASSUMED = (
@@ -21,6 +42,14 @@ ASSUMED = (
 )
 """What every certificate assumes: the best of several numbers of bins, or of several fits, would look as good."""
 SAMPLED_BY_CLASS = "which of them were kept depended on their class alone, at the rates that sample_weight states"
+
+NOTHING = 0.999
+"""Share of the largest deviation that there can be, from which on a promise says nothing."""
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Evidence
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +65,8 @@ class Bins:
     outputs: Floats
     n: Ints
     events: Ints
-    rule: str
-    source: str
+    rule: BinRule
+    source: Source
     uncovered: Flags
     uncovered_rows: int = 0
     fixed: bool = True
@@ -47,10 +76,22 @@ class Bins:
     """Share of alpha that the intervals of these bins may spend."""
     look: int = 1
     """How often a certificate was asked for on growing rows, this time included."""
-    refusal: str = ""
+    refusal: Refusal | None = None
     """Why the bins carry no certificate, where that does not show in the provenance of their rows."""
     odds: float = 1.0
     """Weight of an event relative to a negative row, where rows were sampled by class; ``outputs`` are as sampled."""
+    part_rows: int = 0
+    """Rows that chose the bins and do not fill them."""
+
+    @property
+    def origin(self) -> str:
+        """What decided where the bins end, in words."""
+        return self.rule.words(self.part_rows)
+
+    @property
+    def about(self) -> ScoreBins:
+        """The bins as what statements are about."""
+        return ScoreBins(self.knots, self.uncovered, self.uncovered_rows, self.rule, self.share, self.look, self.odds)
 
     def restored(self, rates: Floats) -> Floats:
         """Rates of the rows as sampled, moved to the population that the class weights restore."""
@@ -61,69 +102,273 @@ class Bins:
         return StepMap(self.knots, self.restored(self.outputs)).merged()
 
 
-def gate(provenance: Provenance | ClassProvenance) -> Refusal | None:
-    """The reason, if any, why rows like these can carry no certificate."""
-    if provenance.weights == "importance":
-        return Refusal(
-            "the rows carry importance weights, and the theorems count rows; "
-            'if the weights are repetition counts, fit with weights="counts"; '
-            'if rows were sampled by class alone, fit with weights="by-class"'
-        )
-    if provenance.weights == "by-class" and isinstance(provenance, ClassProvenance):
-        return Refusal("rows of several classes were sampled by class, which is undone for two classes only")
-    return None if provenance.sampling == "independent" else Refusal(_REASONS[provenance.sampling])
+@dataclass(frozen=True)
+class Evidence:
+    """One binary problem of several classes and the bins that speak for it.
+
+    ``rank`` is the rank of the class that it is about, 0 where rank plays no part; ``column`` is that class, -1 where
+    rows of all classes are together.
+    """
+
+    rank: int
+    column: int
+    bins: Bins
 
 
-_REASONS: dict[Sampling, str] = {
-    "grouped": "groups= says that rows depend on each other, and the theorems need independent rows",
-    "time-ordered": "time= says that rows are ordered in time, and the theorems need independent rows",
-    "out-of-fold": "the scores are out-of-fold: they come from several models, none of which is the one in use",
-    "selected": "the map was chosen among several on the same rows, which the theorems do not cover",
-}
+@dataclass(frozen=True, eq=False)
+class RegionCounts:
+    """The evidence behind a map of simplex bins: the rows of each class that speak for each region.
+
+    ``light`` are the rules of a projection whose threshold holds rows, ``uncovered_rows`` of them, that speak for no
+    region. ``fixed`` says whether the regions owe nothing to any row, nor to how many there are.
+    """
+
+    map: SimplexBinsMap
+    counts: Ints
+    light: Ints
+    uncovered_rows: int
+    fixed: bool
+    source: Source
+    assumption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class PathBins:
+    """The evidence behind a path map: the rows of each bin, and how many of them belong to each node of the path.
+
+    ``n`` and ``uncovered`` are by bin, ``hits`` is ordered as the map's ``rates``. Bins on an edge that the rows chose
+    and too few of them lie on are uncovered, with 0 rows. ``leaf_rows`` are the rows predicted as each class.
+    ``remarks`` are sentences about how the outputs were made that a reader of the promise must know.
+    """
+
+    map: PathMap
+    kind: ClassKind
+    n: Ints
+    hits: Ints
+    uncovered: Flags
+    leaf_rows: Ints
+    source: Source
+    remarks: tuple[str, ...] = ()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Who gets one
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+NO_BIN = Refusal(RefusalCode.EMPTY, "no bin holds a row besides those on the edges: use fewer bins or more rows")
+MOVING_BINS = Refusal(
+    RefusalCode.MOVING_BINS,
+    Phrase(
+        "an always-valid promise needs bins that no row has chosen, nor their number, or they would move at every "
+        "look: pass {n_bins} with {width} or with {bins_from}= another tally, or your own table",
+        n_bins=Argument("n_bins"),
+        width=Setting("strategy", "width"),
+        bins_from=Argument("bins_from"),
+    ),
+)
+MOVING_CLASSES = Refusal(
+    RefusalCode.MOVING_BINS,
+    "an always-valid promise needs classes and bins that stay the same at every look, and here the rows decide which "
+    "classes have bins of their own: ask for another bound",
+)
+MOVING_REGIONS = Refusal(
+    RefusalCode.MOVING_BINS,
+    "an always-valid promise needs regions that no row has chosen, nor their number, or they would move at every look: "
+    'use scheme="sierpinski" with depth=, or scheme="grid" with cells=',
+)
+MOVING_PATHS = Refusal(
+    RefusalCode.MOVING_BINS,
+    "an always-valid promise needs bins that no row has chosen, or they would move at every look",
+)
+
+
+def checked_terms(alpha: float, bound: Bound, mode: Mode) -> Terms:
+    """The terms of a certificate, refused where none can have them."""
+    if not 0.0 < alpha < 1.0:
+        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
+    check_option("bound", bound, get_args(Bound))
+    check_option("mode", mode, get_args(Mode))
+    return Terms(alpha, mode, bound)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What it says
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _intervals(about: About, events: Ints, rows: Ints, terms: Terms) -> Interval:
+    """The interval of each statement at its share of alpha."""
+    lower, upper = np.zeros(len(rows)), np.ones(len(rows))
+    levels = about.levels(rows, terms)
+    for level in np.unique(levels).tolist():
+        at = levels == level
+        lower[at], upper[at] = BOUNDS[terms.bound](events[at], rows[at], level)
+    return lower, upper
+
+
+def _unless_empty(promise: Certificate, most: float, what: str) -> Certificate | Refusal:
+    """The promise, or a refusal where every map would keep it: ``most`` is as far as anything can be off."""
+    if promise.epsilon <= NOTHING * most:
+        return promise
+    return Refusal(
+        RefusalCode.VACUOUS,
+        f"the rows promise no more than a deviation of at most {round_up(most)} in the worst {what}, which is always "
+        f"so: use more rows or fewer {what}s",
+    )
 
 
 def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
     """The certificate of binned evidence, or the reason why there is none."""
-    if not 0.0 < alpha < 1.0:
-        raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}")
-    check_option("bound", bound, get_args(Bound))
-    check_option("mode", mode, get_args(Mode))
-    refusal = gate(provenance)
-    if refusal is not None:
-        return refusal
-    if bins.refusal:
-        return Refusal(bins.refusal)
-    promised = bins.n > 0
-    if not promised.any():
-        return Refusal("no bin holds a row besides those on the edges: use fewer bins or more rows")
+    terms = checked_terms(alpha, bound, mode)
+    for refusal in (gate(provenance), bins.refusal):
+        if refusal is not None:
+            return refusal
+    if not (bins.n > 0).any():
+        return NO_BIN
     if bound == "always-valid" and not bins.fixed:
-        return Refusal(
-            "an always-valid promise needs bins that no row has chosen, nor their number, or they would move at "
-            'every look: pass n_bins with strategy="width" or with bins_from= another tally, or your own table'
-        )
-    level = alpha * bins.share / union_of(mode, bound, promised)
-    lower, upper = map(bins.restored, BOUNDS[bound](bins.events, bins.n, level))
-    outputs = bins.restored(bins.outputs)
+        return MOVING_BINS
+    lower, upper = map(bins.restored, _intervals(bins.about, bins.events, bins.n, terms))
+    table = bins.restored(bins.outputs), lower, upper, bins.n, bins.events
     sampled = SAMPLED_BY_CLASS if provenance.weights == "by-class" else ""
-    return Certificate(
-        epsilon=float(np.maximum(outputs - lower, upper - outputs)[promised].max()),
-        alpha=alpha,
-        mode=mode,
-        bound=bound,
-        kind=provenance.kind,
-        n=int(bins.n.sum()),
-        knots=bins.knots,
-        outputs=outputs,
-        lower=lower,
-        upper=upper,
-        rows=bins.n,
-        events=bins.events,
-        uncovered=bins.uncovered,
-        uncovered_rows=bins.uncovered_rows,
-        rule=bins.rule,
-        assumptions=(*ASSUMED, *(each for each in (sampled, bins.assumption) if each)),
-        source=bins.source,
-        share=bins.share,
-        look=bins.look,
-        odds=bins.odds,
+    assumed = (*ASSUMED, *(each for each in (sampled, bins.assumption) if each))
+    return Certificate.of(bins.about, table, terms, provenance.kind, int(bins.n.sum()), assumed, str(bins.source))
+
+
+def issue_classes(
+    notion: Notion,
+    classes: tuple[str, ...],
+    evidence: Sequence[Evidence],
+    provenance: ClassProvenance,
+    left_out: tuple[str, ...],
+    alpha: float,
+    bound: Bound,
+    mode: Mode,
+) -> Certificate | Refusal:
+    """The certificate of binned evidence about several classes, or the reason why there is none."""
+    terms = checked_terms(alpha, bound, mode)
+    if bound == "always-valid":
+        return MOVING_CLASSES
+    for each in evidence:
+        if each.bins.refusal is not None:
+            name, refused = part_name(each.rank, each.column, classes), each.bins.refusal
+            return Refusal(refused.code, Phrase("{name}: {reason}", name=name, reason=refused.reason))
+    if not evidence and left_out:
+        return Refusal(
+            RefusalCode.POOLED,
+            f"{'; '.join(left_out)}: nothing is promised about classes that share a map, so use more rows",
+        )
+    kept = [each for each in evidence if (each.bins.n > 0).any()]
+    if not kept:
+        return Refusal(
+            RefusalCode.EMPTY,
+            "no bin of any class holds a row besides those on the edges: use fewer bins or more rows",
+        )
+    silent = [part_name(each.rank, each.column, classes) for each in evidence if not (each.bins.n > 0).any()]
+    if silent:
+        left_out = (*left_out, f"{first_few(silent)}: no bin holds a row besides those on the edges")
+    about = ClassBins(
+        notion=notion.name,
+        k=int(getattr(notion, "k", 0)),
+        classes=classes,
+        ranks=np.array([each.rank for each in kept], dtype=np.int64),
+        columns=np.array([each.column for each in kept], dtype=np.int64),
+        parts=tuple(each.bins.about for each in kept),
+        left_out=left_out,
+        frame_columns=provenance.columns,
+    )
+    rows = np.concatenate([each.bins.n for each in kept])
+    events = np.concatenate([each.bins.events for each in kept])
+    outputs = np.concatenate([each.bins.outputs for each in kept])
+    table = outputs, *_intervals(about, events, rows, terms), rows, events
+    bins_by = Counter(each.bins.source for each in kept).most_common(1)[0][0]
+    theorem = Source("Gupta 2023", THEOREMS[notion.name])
+    source = f"{theorem}; bins by {bins_by.place if bins_by.work == theorem.work else bins_by}"
+    assumed = (*ASSUMED, *dict.fromkeys(each.bins.assumption for each in kept if each.bins.assumption))
+    promise = Certificate.of(about, table, terms, provenance.kind, int(provenance.n), assumed, source)
+    return _unless_empty(promise, 1.0, "bin")
+
+
+def issue_regions(
+    evidence: RegionCounts, alpha: float, bound: Bound, mode: Mode, frame_columns: tuple[str, ...] = ()
+) -> Certificate | Refusal:
+    r"""The certificate of counted regions, or the reason why there is none.
+
+    The distance of two distributions is twice the largest difference that a set A of classes shows,
+    :math:`\|p - o\|_1 = 2 \max_A |p(A) - o(A)|`, and the rows of a region with a class in A are binomial. So each of
+    the :math:`2^{L-1} - 1` pairs of a set and its complement gets an interval at level
+    :math:`\alpha / (M (2^{L-1} - 1))`, with M the promised regions. With ``bound="hoeffding"`` that is the bound of
+    Weissman et al. (2003), :math:`P(\|\hat p - p\|_1 \ge e) \le (2^L - 2) e^{-n e^2 / 2}`, plus the shift of the
+    output; exact intervals are never wider. Above 10 classes it is used in that form.
+    """
+    terms = checked_terms(alpha, bound, mode)
+    counts, classes = evidence.counts, len(evidence.map.classes)
+    rows = counts.sum(axis=1)
+    promised = rows > 0
+    if not promised.any():
+        return Refusal(
+            RefusalCode.EMPTY, "no region holds a row besides those on the thresholds: use fewer bins or more rows"
+        )
+    if bound == "always-valid" and not evidence.fixed:
+        return MOVING_REGIONS
+    if bound == "always-valid" and classes > MOST_CLASSES:
+        return Refusal(
+            RefusalCode.TOO_MANY_CLASSES, f"an always-valid promise is made for at most {MOST_CLASSES} classes here"
+        )
+    level = alpha / terms.union(promised)
+    if classes > MOST_CLASSES:
+        terms = Terms(alpha, mode, "hoeffding")
+        distances, lower, upper = by_one_bound(evidence.map, counts, level)
+    else:
+        distances, lower, upper = _by_sets(evidence, level, bound)
+    about = Regions(
+        evidence.map, np.where(promised, distances, 2.0), evidence.light, evidence.uncovered_rows, frame_columns
+    )
+    ends = np.where(promised[:, None], lower, 0.0).ravel(), np.where(promised[:, None], upper, 1.0).ravel()
+    table = evidence.map.table, *ends, np.repeat(rows, classes), counts.ravel()
+    assumed = (*ASSUMED, evidence.assumption) if evidence.assumption else ASSUMED
+    promise = Certificate.of(about, table, terms, evidence.map.on, int(rows.sum()), assumed, str(evidence.source))
+    return _unless_empty(promise, 2.0, "region")
+
+
+def _by_sets(evidence: RegionCounts, alpha: float, bound: Bound) -> tuple[Floats, Floats, Floats]:
+    """Distances, and the ends of the intervals of single classes, from an interval for every set of classes."""
+    sets = class_sets(len(evidence.map.classes))
+    rows = evidence.counts.sum(axis=1)[:, None]
+    low, high = BOUNDS[bound](evidence.counts @ sets.T, rows, alpha / len(sets))
+    said = np.einsum("rk,sk->rs", evidence.map.outputs_by_region, sets)
+    distances = 2.0 * np.maximum(said - low, high - said).max(axis=1)
+    single = 2 ** np.arange(sets.shape[1] - 1) - 1  # places of the sets of one class; the last set lacks the last class
+    lower = np.column_stack([low[:, single], 1.0 - high[:, -1]])
+    upper = np.column_stack([high[:, single], 1.0 - low[:, -1]])
+    return np.minimum(distances, 2.0), lower, upper
+
+
+def issue_paths(bins: PathBins, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
+    """The certificate of binned paths, or the reason why there is none."""
+    terms = checked_terms(alpha, bound, mode)
+    if bound == "always-valid":
+        return MOVING_PATHS
+    rows_by_bin, uncovered = np.where(bins.map.shared, 0, bins.n), bins.uncovered & ~bins.map.shared
+    alone = ~bins.map.shared[bins.map.first_bins[bins.map.groups]]
+    aside = int(bins.leaf_rows[alone].sum() - rows_by_bin.sum())
+    about = PathNodes(bins.map, uncovered, aside, bins.leaf_rows, bins.remarks)
+    if not (rows_by_bin > 0).any():
+        return _nothing_left(about)
+    rows = np.repeat(rows_by_bin, about.depths)
+    events = np.where(rows > 0, bins.hits, 0)
+    table = bins.map.rates, *_intervals(about, events, rows, terms), rows, events
+    promise = Certificate.of(about, table, terms, bins.kind, int(rows_by_bin.sum()), ASSUMED, str(bins.source))
+    return _unless_empty(promise, 1.0, "bin")
+
+
+def _nothing_left(about: PathNodes) -> Refusal:
+    """Why no bin can be promised anything."""
+    predicted = about.pooled & (about.leaf_rows > 0)
+    if not predicted.any():
+        return NO_BIN
+    shown = with_rows(about.classes, about.leaf_rows, predicted)
+    return Refusal(
+        RefusalCode.POOLED,
+        f"the leaves that rows are predicted as are pooled, {shown}: use more rows or a smaller least",
     )

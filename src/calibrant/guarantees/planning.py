@@ -9,14 +9,19 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, check_scores
+from calibrant.arrays import check_scores
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.guarantees.bounds import clopper_pearson, umd_epsilon
-from calibrant.guarantees.certificates import Mode
+from calibrant.guarantees.certificate import Mode
+from calibrant.messages import Argument, InputError, Phrase, Setting, plural
 
 Scheme = Literal["umd", "umd-original", "ums"]
 
 MOST_LABELS = 10**15
+
+
+class TooFewLabels(InputError):
+    """So few labels promise nothing, or nothing as close."""
 
 
 @dataclass(frozen=True)
@@ -93,21 +98,34 @@ def plan(
     """
     check_option("mode", mode, get_args(Mode))
     check_option("scheme", scheme, get_args(Scheme))
-    if sum(value is None for value in (n, n_bins, epsilon)) != 1:
-        raise InputError("plan needs exactly two of n, n_bins and epsilon; it answers with the third")
+    absent = [name for name, value in {"n": n, "n_bins": n_bins, "epsilon": epsilon}.items() if value is None]
+    if len(absent) != 1:
+        raise InputError(
+            absent[0] if absent else "epsilon",
+            "is missing" if absent else "is one too many",
+            Phrase(
+                "pass exactly two of {n}, {n_bins} and {epsilon}; the answer is the third",
+                n=Argument("n"),
+                n_bins=Argument("n_bins"),
+                epsilon=Argument("epsilon"),
+            ),
+        )
     if not 0.0 < alpha < 1.0:
-        raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}")
+        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
     if epsilon is not None and not 0.0 < epsilon < 1.0:
-        raise InputError(f"epsilon must lie strictly between 0 and 1, got {epsilon}")
-    if any(value is not None and not (is_whole(value) and value >= 1) for value in (n, n_bins)):
-        raise InputError("n and n_bins must be whole numbers of at least 1")
+        raise InputError("epsilon", f"must lie strictly between 0 and 1, got {epsilon}")
+    for name, value in {"n": n, "n_bins": n_bins}.items():
+        if value is not None and not (is_whole(value) and value >= 1):
+            raise InputError(name, f"must be an integer of at least 1, got {value!r}")
     reach = _REACH[scheme]
     rows = int(n) if n is not None else _smallest_n(reach, cast(int, n_bins), cast(float, epsilon), alpha, mode)
     bins = int(n_bins) if n_bins is not None else _largest_bins(reach, rows, cast(float, epsilon), alpha, mode)
     achieved = reach(rows, bins, alpha, mode)
     if not np.isfinite(achieved):
-        raise InputError(
-            f"{rows} labels are too few to promise anything for {bins} bins: use fewer bins or more labels"
+        raise TooFewLabels(
+            Setting("n", rows),
+            f"is too few labels to promise anything for {plural(bins, 'bin')}",
+            "use fewer bins or more labels",
         )
     used = rows - split_size(rows, bins) if scheme == "ums" else rows
     outlook = () if scores is None else _outlook(check_scores(scores, "probability"), used, bins, alpha, mode)
@@ -174,7 +192,9 @@ def _smallest_n(reach: _Reach, n_bins: int, epsilon: float, alpha: float, mode: 
     while not reach(high, n_bins, alpha, mode) <= epsilon:
         low, high = high, 2 * high
         if high > MOST_LABELS:
-            raise InputError("more than 10^15 labels would be needed: allow a larger epsilon or fewer bins")
+            raise InputError(
+                Setting("epsilon", epsilon), "needs more than 10^15 labels", "allow a larger one, or use fewer bins"
+            )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if reach(middle, n_bins, alpha, mode) <= epsilon else (middle, high)
@@ -188,7 +208,11 @@ def _largest_bins(reach: _Reach, n: int, epsilon: float, alpha: float, mode: Mod
         low, high = (middle, high) if reach(n, middle, alpha, mode) <= epsilon else (low, middle)
     if low == 0:
         needed = _smallest_n(reach, 1, epsilon, alpha, mode)
-        raise InputError(f"{n} labels do not reach epsilon {epsilon}: one bin alone needs {needed:,}")
+        raise TooFewLabels(
+            Setting("n", n),
+            Phrase("is too few labels for {epsilon}", epsilon=Setting("epsilon", epsilon)),
+            f"one bin alone needs {needed:,}",
+        )
     return low
 
 

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from calibrant.arrays import Kind
-from calibrant.arrays.multiclass.rows import ClassKind, ClassRows
+from calibrant.arrays.kinds import ClassKind
 from calibrant.guarantees.overlap import Overlap, overlap, sketch
 from calibrant.numerics import Floats, row_fingerprint
 from calibrant.tallies import Tally
+
+if TYPE_CHECKING:
+    from calibrant.arrays.multiclass.rows import ClassRows
 
 Weighting = Literal["counts", "importance", "by-class"]
 Sampling = Literal["independent", "grouped", "time-ordered", "out-of-fold", "selected"]

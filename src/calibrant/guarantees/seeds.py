@@ -26,28 +26,30 @@ import math
 
 import numpy as np
 
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.tallies import Tally
 
 IMPROBABLE = 1e-12
 """The largest probability of one tally at which the luck of a seed averages out: 31 distinct rows are enough."""
 
-FIXED_DRAW = (
+FIXED_DRAW = Refusal(
+    RefusalCode.FIXED_DRAW,
     "random_state fixes the draw, and so few outcomes are possible with these tied scores that the confidence, which "
-    "counts all draws, can be false for one: leave random_state out, or use HistogramBinning(), which draws nothing"
+    "counts all draws, can be false for one: leave random_state out, or use HistogramBinning(), which draws nothing",
 )
 
 
-def seed_refusal(tally: Tally, random_state: int | None) -> str:
-    """Why bins that a part of this tally chose carry no certificate under this seed; nothing where they may.
+def seed_refusal(tally: Tally, random_state: int | None) -> Refusal | None:
+    """Why bins that a part of this tally chose carry no certificate under this seed; None where they may.
 
     Examples
     --------
     >>> tied = Tally.from_arrays([0.3] * 100, [0, 1] * 50)
     >>> distinct = Tally.from_arrays(np.arange(31) / 30, np.arange(31) % 2)
-    >>> [bool(seed_refusal(*each)) for each in ((tied, None), (tied, 0), (distinct, 0))]
+    >>> [seed_refusal(*each) is FIXED_DRAW for each in ((tied, None), (tied, 0), (distinct, 0))]
     [False, True, False]
     """
-    return FIXED_DRAW if random_state is not None and largest_probability(tally) > IMPROBABLE else ""
+    return FIXED_DRAW if random_state is not None and largest_probability(tally) > IMPROBABLE else None
 
 
 def largest_probability(tally: Tally) -> float:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays.errors import InputError
 from calibrant.arrays.keys import Keys, read_keys
+from calibrant.messages import Argument, InputError, Phrase, listed
 from calibrant.numerics import Floats, chunks, to_float32
 
 Columns = ArrayLike | Mapping[str, Any]
@@ -21,8 +21,8 @@ class Map:
     """Anything that turns a model's output into probabilities and is made of numbers alone.
 
     Subclasses are frozen dataclasses with a ``kind`` of their own; their fields are numbers, strings, float arrays or
-    other maps, which is all that a stored document can hold. What goes in and comes out (one score, a row of class
-    scores, a score with its group) is the subclass's matter.
+    other maps, which is all that a stored document can hold. :attr:`inputs`, :attr:`columns` and :attr:`outputs` name
+    what goes in and comes out.
     """
 
     kind: ClassVar[str]
@@ -30,8 +30,18 @@ class Map:
     """Whether it only compares and copies, so that every place where it runs must give the same doubles."""
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the columns of scores that go in; one score is the case of one column."""
+        return ("score",)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns that come out."""
+        return ("calibrated",)
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of groups that it needs beside the score, without repeats."""
+        """Names of the columns of groups that it needs beside the scores, without repeats."""
         return ()
 
     def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
@@ -83,9 +93,9 @@ def needed_keys(owner: Map, groups: Columns | None, shape: tuple[int, ...]) -> d
     keys = {name: read_keys(values, f"the column {name!r}") for name, values in columns.items()}
     for name, each in keys.items():
         if each.codes.shape != shape:
-            raise InputError(
-                f"the column {name!r} has shape {each.codes.shape} but scores has {shape}: pass one group per score"
-            )
+            shapes = {"found": each.codes.shape, "scores": Argument("scores"), "shape": shape}
+            problem = Phrase("has shape {found} but {scores} has {shape}", **shapes)
+            raise InputError(f"the column {name!r}", problem, "pass one group per score")
     return keys
 
 
@@ -95,17 +105,18 @@ def needed_columns(owner: Map, groups: Columns | None, argument: str) -> dict[st
     if not isinstance(given, Mapping):
         if given is None and needed:
             raise InputError(
-                f"this map needs the column {' and '.join(map(repr, needed))} beside the scores: pass {argument}, or "
-                "where only scores are taken, the map of one group"
+                argument,
+                f"is missing, and this map needs the column {listed([*map(repr, needed)])} beside the scores",
+                f"pass {argument}, or where only scores are taken, the map of one group",
             )
         if given is not None and len(needed) != 1:
-            fix = "by name, as {'name': values, ...}" if needed else f"no {argument}"
-            raise InputError(f"this map needs {len(needed)} columns of groups: pass {fix}")
+            fix = "pass them by name, as {'name': values, ...}" if needed else "leave it out"
+            raise InputError(argument, f"is one column, and this map needs {len(needed) or 'none'}", fix)
         given = dict.fromkeys(needed, given)
     missing = [name for name in needed if name not in given]
     if missing:
         there = ", ".join(map(str, given)) or "none"
-        raise InputError(f"{argument} has no column {missing[0]!r}, which this map needs: it has {there}")
+        raise InputError(argument, f"has no column {missing[0]!r}, which this map needs", f"it has {there}")
     return {name: given[name] for name in needed}
 
 
@@ -113,6 +124,11 @@ def by_name(groups: Any) -> Any:
     """The columns of a frame by their names; anything else as it is."""
     names = getattr(groups, "column_names", getattr(groups, "columns", None))  # pyarrow; pandas and polars
     return groups if names is None or isinstance(groups, Mapping) else {name: groups[name] for name in names}
+
+
+def unwrapped(given: Any) -> Any:
+    """The calibration that a fitted calibrator, or a classifier that holds one, applies; anything else as it is."""
+    return getattr(getattr(given, "calibrator_", given), "calibration_", given)
 
 
 def freeze(owner: Map, name: str, value: object) -> None:

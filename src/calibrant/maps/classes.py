@@ -27,15 +27,20 @@ FEW = 8
 class ClassMap(Map):
     """A map from rows of K class scores to rows of probabilities, evaluated block by block.
 
-    ``classes`` names the columns that go in, :attr:`outputs` those that come out. NaN in a row makes its results NaN.
+    ``classes`` names the columns that go in. NaN in a row makes its results NaN.
     """
 
     classes: tuple[str, ...]
     on: ClassAxis
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """The classes."""
+        return self.classes
+
+    @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the columns that come out."""
+        """The classes."""
         return self.classes
 
     def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:

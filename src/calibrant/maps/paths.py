@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays.errors import InputError
 from calibrant.maps.base import Columns, freeze
 from calibrant.maps.classes import ClassAxis, ClassMap, blocks, softmax
 from calibrant.maps.taxonomy import Taxonomy
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, Ints, to_float32
 
 
@@ -72,7 +72,7 @@ class PathForecast:
         Probabilities fall along a path, so each row gets the end of what can be said that surely.
         """
         if not 0.0 <= least <= 1.0:
-            raise InputError(f"least must lie between 0 and 1, got {least}")
+            raise InputError("least", f"must lie between 0 and 1, got {least}")
         sure = (self.probabilities >= least).sum(axis=1)  # NaN is not
         codes = np.where(sure > 0, np.take_along_axis(self.nodes, np.maximum(sure - 1, 0)[:, None], axis=1)[:, 0], -1)
         return self._names(codes)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.errors import InputError
 from calibrant.arrays.keys import LONGEST_KEY, key_text, plain_text, read_keys
 from calibrant.arrays.labels import label_column
+from calibrant.messages import InputError, Setting, plural
 
 MOST_LEVELS = 64
 """Levels below the root; real taxonomies have two to twenty."""
@@ -63,7 +63,7 @@ class Taxonomy:
 
     def __init__(self, parents: Mapping[Any, Any], root: Any = None) -> None:
         given = _read(parents)
-        self.root = _root(given, None if root is None else _name(root))
+        self.root = _root(given, None if root is None else _name(root, "root"))
         given.pop(self.root, None)
         self.nodes = tuple(given)
         self._codes = {name: code for code, name in enumerate(self.nodes)}
@@ -73,7 +73,7 @@ class Taxonomy:
         inner = set(above)
         self.leaves = tuple(name for code, name in enumerate(self.nodes) if code not in inner)
         if len(self.leaves) < 2:
-            raise InputError("a taxonomy needs two leaves or more: add the nodes that it divides its classes into")
+            raise InputError("parents", "has fewer than two leaves", "add the nodes that it divides its classes into")
 
     @property
     def depth(self) -> int:
@@ -82,9 +82,11 @@ class Taxonomy:
 
     def code(self, node: Any) -> int:
         """Place of a node in ``nodes``; -1 for the root."""
-        name = _name(node)
+        name = _name(node, "node")
         if name != self.root and name not in self._codes:
-            raise InputError(f"{name!r} is no node of the taxonomy: its nodes are {_shown(self.nodes)}")
+            raise InputError(
+                Setting("node", name), "is not a node of the taxonomy", f"its nodes are {_shown(self.nodes)}"
+            )
         return self._codes.get(name, -1)
 
     def path(self, node: Any) -> tuple[str, ...]:
@@ -123,7 +125,9 @@ class Taxonomy:
         keys = read_keys(label_column(y, "y"), "y")
         unknown = sorted(set(keys.names) - set(self._codes) - {self.root})
         if unknown:
-            raise InputError(f"y has the label {unknown[0]!r}, which is no node: the nodes are {_shown(self.nodes)}")
+            raise InputError(
+                "y", f"has the label {unknown[0]!r}, which is not a node", f"the nodes are {_shown(self.nodes)}"
+            )
         return keys.among(self.nodes)
 
     def belongs(self, labels: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.bool_]:
@@ -152,7 +156,7 @@ class Taxonomy:
 
     def __repr__(self) -> str:
         """Its size."""
-        levels = f"{self.depth} level{'' if self.depth == 1 else 's'}"
+        levels = plural(self.depth, "level")
         return f"Taxonomy({len(self.nodes)} nodes beneath {self.root!r}, {len(self.leaves)} leaves, {levels})"
 
 
@@ -168,10 +172,14 @@ def as_taxonomy(given: Any) -> Taxonomy:
         return given
     if not isinstance(given, Mapping):
         raise InputError(
-            f"taxonomy must be a Taxonomy or a mapping from each node to its parent, got {type(given).__name__}: "
-            'pass for instance {"cat": "animal", "dog": "animal"}'
+            "taxonomy",
+            f"must be a Taxonomy or a mapping from each node to its parent, got {type(given).__name__}",
+            'pass for instance {"cat": "animal", "dog": "animal"}',
         )
-    return Taxonomy(given)
+    try:
+        return Taxonomy(given)
+    except InputError as error:
+        raise (error.about("taxonomy") if error.subject == "parents" else error) from None
 
 
 def refuse_several(y: Any) -> None:
@@ -184,8 +192,9 @@ def refuse_several(y: Any) -> None:
         several = np.array([not isinstance(item, str) and _holds_items(item) for item in a.tolist()], dtype=bool)
     if several.any():
         raise InputError(
-            f"y names several nodes in row {int(several.argmax())}, and a path ends in one: pass the narrowest node of "
-            "each row; rows of several branches are one yes-or-no problem for each node"
+            "y",
+            f"names several nodes in row {int(several.argmax())}, and a path ends in one",
+            "pass the narrowest node of each row; rows of several branches are one yes-or-no problem for each node",
         )
 
 
@@ -193,24 +202,27 @@ def _holds_items(item: Any) -> bool:
     return isinstance(item, Sequence | set | frozenset | np.ndarray) and not isinstance(item, bytes)
 
 
-def _name(value: Any) -> str:
-    text = key_text(value, "a taxonomy")
+def _name(value: Any, argument: str = "parents") -> str:
+    text = key_text(value, argument)
     if not text or len(text) > LONGEST_KEY or not plain_text(text):
-        raise InputError(f"{value!r} cannot name a node: use text of 1 to {LONGEST_KEY:,} characters or whole numbers")
+        fix = f"use text of 1 to {LONGEST_KEY:,} characters or integers"
+        raise InputError(argument, f"holds {value!r}, which cannot name a node", fix)
     return text
 
 
 def _read(parents: Mapping[Any, Any]) -> dict[str, str | None]:
     """The mapping with names as text."""
     if not isinstance(parents, Mapping):
-        raise InputError(f"parents must be a mapping from each node to its parent, got {type(parents).__name__}")
+        raise InputError("parents", f"must be a mapping from each node to its parent, got {type(parents).__name__}")
     given: dict[str, str | None] = {}
     for node, up in parents.items():
         name = _name(node)
         if name in given:
-            raise InputError(f"the node {name!r} is there twice, as a number and as text: rename one of them")
+            raise InputError("parents", f"has the node {name!r} twice, as a number and as text", "rename one of them")
         if isinstance(up, list | tuple | set | frozenset):
-            raise InputError(f"the node {name!r} has several parents, and a tree gives it one: pass one of them")
+            raise InputError(
+                "parents", f"gives the node {name!r} several parents, and a tree gives it one", "pass one of them"
+            )
         given[name] = None if up is None else _name(up)
     return given
 
@@ -224,14 +236,15 @@ def _root(given: Mapping[str, str | None], named: str | None) -> str:
     orphans = {up: name for up, name in absent.items() if up != named}
     if orphans:
         up, name = next(iter(orphans.items()))
-        raise InputError(f"the node {name!r} has the parent {up!r}, which is no node: add {up!r} with its own parent")
+        problem = f"gives the node {name!r} the parent {up!r}, which is not a node"
+        raise InputError("parents", problem, f"add {up!r} with its own parent")
     if not given:
-        raise InputError("a taxonomy needs nodes: pass a mapping from each node to its parent")
+        raise InputError("parents", "is empty", "pass a mapping from each node to its parent")
     if named is None and len(tops) == 1:
         return tops[0]
     root = IMPLICIT_ROOT if named is None else named
     if given.get(root) is not None or (root in given and len(tops) > 1):
-        raise InputError(f"the root would be called {root!r}, as one of the nodes is: pass root= another name")
+        raise InputError(Setting("root", root), "is the name of one of the nodes", "pass another name as root")
     return root
 
 
@@ -244,7 +257,7 @@ def _levels(nodes: tuple[str, ...], parents: NDArray[np.int64]) -> tuple[NDArray
     while levels[-1] and len(levels) <= MOST_LEVELS:
         levels.append(list(chain.from_iterable(children[code] for code in levels[-1])))
     if levels[-1]:
-        raise InputError(f"the taxonomy has more than {MOST_LEVELS} levels: leave out nodes with one child")
+        raise InputError("parents", f"has more than {MOST_LEVELS} levels", "leave out nodes with one child")
     depths = np.zeros(len(nodes), dtype=np.int64)
     paths = np.full((len(nodes) + 1, len(levels) - 1), -1, dtype=np.int64)
     for depth, level in enumerate(levels[:-1]):
@@ -253,7 +266,8 @@ def _levels(nodes: tuple[str, ...], parents: NDArray[np.int64]) -> tuple[NDArray
         paths[level, depth] = level
     if (depths == 0).any():
         lost = nodes[int((depths == 0).argmax())]
-        raise InputError(f"the node {lost!r} never reaches the root, its parents run in a circle: correct one of them")
+        problem = f"has the node {lost!r}, which never reaches the root since its parents run in a circle"
+        raise InputError("parents", problem, "correct one of them")
     return _frozen(depths), _frozen(paths)
 
 

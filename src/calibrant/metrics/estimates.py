@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from scipy.special import gammaincinv
+
+from calibrant.messages import Note
 
 TWO_SIDED, ONE_SIDED = 1.959963984540054, 1.6448536269514722
 """Quantiles of the normal law: 97.5 % for the ends of 95 % intervals, 95 % for ``null_high``."""
@@ -49,7 +51,7 @@ class Estimate:
     high: float | None = None
     null: float | None = None
     null_high: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     null_low: float | None = None
 
     def __float__(self) -> float:
@@ -58,7 +60,8 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what is unknown is left out, and a value that is not finite is None."""
-        known = {key: value for key, value in asdict(self).items() if value is not None and value != ()}
+        fields = vars(self) | {"notes": [note.as_dict() for note in self.notes]}
+        known = {key: value for key, value in fields.items() if value is not None and value != []}
         return {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in known.items()

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import clopper_pearson
+from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
@@ -97,7 +97,7 @@ class GradeTable:
         if not isinstance(bins, Bins):
             bins = Bins.of(bins, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
         if bins.w2 is not None:
-            raise InputError("sample_weight: grades count borrowers; leave importance weights out")
+            raise InputError("sample_weight", "holds importance weights, and grades count borrowers", "leave it out")
         kept = np.flatnonzero(bins.n > 0)
         names = [f"<{bins.edges[k]:.3g}" if k < len(bins.edges) else "the rest" for k in kept]
         pd = np.clip(bins.mean_score[kept], 0.0, 1.0)
@@ -306,21 +306,26 @@ def pluto_tasche(
 def _counts(values: ArrayLike, name: str) -> Ints:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array) or not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
-        raise InputError(f"{name} must be a list of whole numbers from 0 on, one for each grade")
+        raise InputError(name, "must be a list of whole numbers from 0 on, one for each grade")
     return array.astype(np.int64)
 
 
 def _check(
     n: Ints, events: Ints, pd: Floats, share: float, names: Sequence[str] | None, share_name: str = "alpha"
 ) -> None:
-    if len(events) != len(n) or pd.shape != n.shape or (names is not None and len(names) != len(n)):
-        raise InputError(f"there are {len(n)} grades in n: give every other column as many")
+    for name, shape in (
+        ("events", events.shape),
+        ("pd", pd.shape),
+        ("names", n.shape if names is None else (len(names),)),
+    ):
+        if shape != n.shape:
+            raise InputError(name, f"has shape {shape} and n {n.shape}", "pass one value for each grade")
     if (events > n).any():
-        raise InputError(f"events exceed n in grade {int(np.argmax(events > n)) + 1}: are the columns swapped?")
+        raise InputError("events", f"exceed n in grade {int(np.argmax(events > n)) + 1}", "are the columns swapped?")
     if not ((pd >= 0.0) & (pd <= 1.0)).all():
-        raise InputError("pd must hold probabilities between 0 and 1: divide percentages by 100")
+        raise InputError("pd", "must hold probabilities between 0 and 1", "divide percentages by 100")
     if not 0.0 < share < 1.0:
-        raise InputError(f"{share_name} must lie between 0 and 1, got {share!r}")
+        raise InputError(share_name, f"must lie between 0 and 1, got {share!r}")
 
 
 def _tails(k: Ints, n: Ints, p: Floats) -> tuple[Floats, Floats]:

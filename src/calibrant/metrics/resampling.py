@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.maps import StepMap
+from calibrant.messages import InputError, Note, Voice, note
 from calibrant.metrics.binary.bins import Bins, Strategy
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally
@@ -180,13 +180,13 @@ def null_facts(bins: Bins, statistic: Statistic, random_state: int = 0) -> dict[
     return {"null": float(null.mean()), "null_high": float(np.quantile(null, 0.95))}
 
 
-def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tuple[dict[str, float], tuple[str, ...]]:
+def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tuple[dict[str, float], tuple[Note, ...]]:
     """Standard error and null value as an :class:`Estimate` takes them, and a note where there are none.
 
     A single row tells nothing about its own spread, and more than 200 bins cost too much.
     """
     if len(bins) > MAX_BINS:
-        return {}, (f"No standard error or null value: they are computed for at most {MAX_BINS} bins.",)
+        return {}, (_too_many_bins(MAX_BINS),)
     facts = null_facts(bins, statistic, random_state)
     if bins.effective_n.sum() >= 2.0:
         facts["se"] = float(bootstrap(bins, statistic, random_state=random_state).std(ddof=1))
@@ -196,7 +196,7 @@ def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tupl
 def generator(random_state: int, stream: int) -> np.random.Generator:
     """Random numbers of one purpose under one seed."""
     if not is_whole(random_state) or random_state < 0:
-        raise InputError(f"random_state must be a whole number from 0 on, got {random_state!r}")
+        raise InputError("random_state", f"must be a whole number from 0 on, got {random_state!r}")
     return np.random.default_rng([int(random_state), stream])
 
 
@@ -211,7 +211,11 @@ def _bootstrap_groups(
     max_bins: int,
 ) -> Floats:
     if len(groups) < 2:
-        raise InputError(f"a bootstrap of groups needs at least 2 of them, got {len(groups)}: tally by cluster bucket")
+        raise InputError(
+            "data",
+            f"must hold at least 2 groups for a bootstrap of groups, got {len(groups)}",
+            "tally by cluster bucket",
+        )
     whole = Bins.of(groups.total(), n_bins=n_bins, strategy=strategy, edges=edges)
     _check_cost(len(whole), repetitions, max_bins)
     parts = [Bins.of(tally, edges=whole.edges) for tally in groups.values()]
@@ -227,11 +231,13 @@ def _bootstrap_groups(
 
 def _check_cost(bins: int, repetitions: int, max_bins: int) -> None:
     if not is_whole(repetitions) or repetitions < 1:
-        raise InputError(f"repetitions must be a whole number from 1 on, got {repetitions!r}")
+        raise InputError("repetitions", f"must be a whole number from 1 on, got {repetitions!r}")
     if bins > max_bins:
         raise InputError(
-            f"{repetitions:,} samples of {bins:,} bins would take about {repetitions * bins * 1e-7:.2g} s: "
-            f"use at most {max_bins} bins, or raise max_bins"
+            "max_bins",
+            f"is {max_bins}, and {repetitions:,} samples of {bins:,} bins would take about "
+            f"{repetitions * bins * 1e-07:.2g} s",
+            "use fewer bins, or raise max_bins",
         )
 
 
@@ -244,3 +250,8 @@ def _blocks(repetitions: int, width: int) -> Iterator[int]:
 
 def _floats(values: NDArray[Any]) -> Floats:
     return np.asarray(values, dtype=np.float64)
+
+
+@note("too-many-bins-for-uncertainty")
+def _too_many_bins(voice: Voice, most: int) -> str:
+    return f"No standard error or null value: they are computed for at most {most} bins."

@@ -9,8 +9,8 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_length, read_floats
+from calibrant.messages import Advice, InputError, Voice, note, plural
 from calibrant.metrics.binary.bins import Scores
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
@@ -40,7 +40,7 @@ def probabilistic_count(scores: Scores, weights: ArrayLike | None = None) -> Est
     """
     if isinstance(scores, Tally):
         if weights is not None:
-            raise InputError("a tally holds its weights already: pass it alone")
+            raise InputError("scores", "is a tally, which holds its weights already", "pass it alone")
         mass: NDArray[Any] = scores.n
     else:
         values = _finite(scores, "scores")
@@ -48,7 +48,7 @@ def probabilistic_count(scores: Scores, weights: ArrayLike | None = None) -> Est
         values, weight = values[weight > 0], weight[weight > 0]
         mass = np.bincount(np.unique(values, return_inverse=True)[1], weight)
     if not len(mass):
-        raise InputError("the tally is empty: there is nothing to measure")
+        raise InputError("scores", "is an empty tally", "pass one that has rows")
     shares = mass / mass.sum()
     return Estimate("probabilistic count", float(1.0 / (shares**2).sum()))
 
@@ -81,7 +81,7 @@ def kendall_tau(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None =
     ranks, mass = np.unique(chances[order], return_inverse=True)[1].astype(np.int64), mass[order]
     pairs = float((_before(mass) * mass).sum())
     if not pairs > 0.0:
-        return Estimate("probabilistic Kendall's tau", math.nan, notes=("not defined: there is no pair of points",))
+        return Estimate("probabilistic Kendall's tau", math.nan, notes=(_no_pair(),))
     return Estimate("probabilistic Kendall's tau", 1.0 - 2.0 * _inversions(ranks, mass) / pairs)
 
 
@@ -106,7 +106,7 @@ def theoretical_error(
     0.2
     """
     if not p >= 1.0:
-        raise InputError(f"p must be 1 or more, got {p!r}")
+        raise InputError("p", f"must be 1 or more, got {p!r}")
     values, chances = _probabilities(scores, "scores"), _probabilities(truth, "truth")
     check_length(chances, "truth", len(values))
     mass = _weights(weights, len(values))
@@ -143,8 +143,8 @@ def metric_bias(metric_values: Sequence[SupportsFloat], theoretical_errors: Sequ
     values = np.array([float(value) for value in metric_values])
     errors = np.array([float(value) for value in theoretical_errors])
     if not len(values) or len(values) != len(errors):
-        sizes = f"{len(values)} metric_values and {len(errors)} theoretical_errors"
-        raise InputError(f"got {sizes}: pass one of each for every experiment, and at least one")
+        sizes = f"has {plural(len(values), 'value')}, and theoretical_errors has {len(errors):,}"
+        raise InputError("metric_values", sizes, "pass one of each for every experiment, and at least one")
     gaps = np.abs(values - errors)
     se = float(gaps.std(ddof=1) / math.sqrt(len(gaps))) if len(gaps) > 1 else None
     return Estimate("mean absolute deviation from the theoretical error", float(gaps.mean()), se)
@@ -185,16 +185,16 @@ def _moved(values: NDArray[Any], to: NDArray[np.intp]) -> NDArray[Any]:
 def _finite(values: ArrayLike, name: str) -> Floats:
     column = read_floats(values, name)
     if not len(column):
-        raise InputError(f"{name} is empty: pass at least one row")
+        raise InputError(name, "is empty", "pass at least one row")
     if not np.isfinite(column).all():
-        raise InputError(f"{name} holds values that are missing or infinite: drop these rows")
+        raise InputError(name, "holds values that are missing or infinite", Advice.DROP_ROWS)
     return np.asarray(column + 0.0)
 
 
 def _probabilities(values: ArrayLike, name: str) -> Floats:
     column = _finite(values, name)
     if not ((column >= 0.0) & (column <= 1.0)).all():
-        raise InputError(f"{name} must hold probabilities in [0, 1]: pass the probabilities themselves")
+        raise InputError(name, "must hold probabilities in [0, 1]", "pass the probabilities themselves")
     return column
 
 
@@ -204,6 +204,11 @@ def _weights(weights: ArrayLike | None, size: int) -> Weights:
     column = _finite(weights, "weights")
     check_length(column, "weights", size)
     if not ((column >= 0.0).all() and (column > 0.0).any()):
-        raise InputError("weights must not be negative, and one must be above 0: pass probabilities or counts")
+        raise InputError("weights", "must not be negative, and one must be above 0", "pass probabilities or counts")
     # By a power of two, which changes no ratio: squares and sums of the largest weights stay inside the doubles.
     return np.asarray(np.ldexp(column, -math.frexp(float(column.max()))[1]))
+
+
+@note("no-pair-of-points")
+def _no_pair(voice: Voice) -> str:
+    return "not defined: there is no pair of points"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, Rows, check_rows
+from calibrant.arrays import Rows, check_rows
 from calibrant.arrays.columns import is_whole
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, Guide
 from calibrant.tallies import Tally
 
@@ -69,8 +70,8 @@ def error_over_time(forecasts: ArrayLike, outcomes: ArrayLike, *, n_bins: int = 
     array([0.8  , 0.3  , 0.233])
     """
     if not is_whole(n_bins) or n_bins < 1:
-        raise InputError(f"n_bins must be a whole number from 1 on, got {n_bins!r}")
-    rows = _in_order(forecasts, outcomes, "error_over_time")
+        raise InputError("n_bins", f"must be a whole number from 1 on, got {n_bins!r}")
+    rows = _in_order(forecasts, outcomes)
     paths = _Paths(_bin(rows.scores, int(n_bins)))
     name = f"calibration error over time, {int(n_bins)} bins of equal width"
     return ErrorOverTime(name, paths.error(rows.scores - rows.labels), paths.sharpness(rows.labels))
@@ -100,7 +101,7 @@ def epsilon_error(forecasts: ArrayLike, outcomes: ArrayLike, *, epsilon: float) 
     array([0.  , 0.3 , 0.2 , 0.15])
     """
     intervals = _intervals(epsilon)
-    rows = _in_order(forecasts, outcomes, "epsilon_error")
+    rows = _in_order(forecasts, outcomes)
     index = _bin(rows.scores, intervals)
     paths = _Paths(index)
     error = paths.error((index + 0.5) / intervals - rows.labels)
@@ -111,13 +112,15 @@ def epsilon_error(forecasts: ArrayLike, outcomes: ArrayLike, *, epsilon: float) 
 def _intervals(epsilon: float) -> int:
     m = 0.5 / epsilon if isinstance(epsilon, (int, float)) and epsilon > 0 else 0.0
     if not 1.5 <= m < 2.0**31 or abs(m - round(m)) > 1e-9 * m:
-        raise InputError(f"epsilon must be 1/(2m) for a whole m from 2 on, such as 0.1 or 0.05, got {epsilon!r}")
+        raise InputError("epsilon", f"must be 1/(2m) for a whole m from 2 on, such as 0.1 or 0.05, got {epsilon!r}")
     return round(m)
 
 
-def _in_order(forecasts: ArrayLike, outcomes: ArrayLike, name: str) -> Rows:
+def _in_order(forecasts: ArrayLike, outcomes: ArrayLike) -> Rows:
     if isinstance(forecasts, Tally):
-        raise InputError(f"{name} needs rows in order, which a tally does not keep: pass the forecasts and outcomes")
+        raise InputError(
+            "forecasts", "must be rows in order, which a tally does not keep", "pass forecasts and outcomes"
+        )
     return check_rows(forecasts, outcomes, kind="probability")
 
 

@@ -3,8 +3,10 @@
 from importlib import import_module
 from typing import Any
 
-from calibrant.online.base import Forecaster, resume
+from calibrant.messages import MissingPackage
+from calibrant.online.base import Forecaster, RowByRow, register, resume
 from calibrant.online.classes.forecasters import OnlineClasses, OnlineTemperature
+from calibrant.online.compiled import KernelForecaster
 from calibrant.online.experts.as_is import AsIs
 from calibrant.online.experts.improper import Aioli
 from calibrant.online.experts.newton import OnlineBeta, OnlinePlatt
@@ -14,7 +16,6 @@ from calibrant.online.games.foster import Foster99, TwoChoices
 from calibrant.online.games.hedging import Hedging
 from calibrant.online.games.multi import MultiExpert
 from calibrant.online.games.tracking import Tracking
-from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.parity.predictive import (
     CdfForecast,
     GaussianForecast,
@@ -26,6 +27,7 @@ from calibrant.online.parity.quantile_error import quantile_calibration_error
 from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable
 from calibrant.online.parity.stream import ParityStream, parity_stream
 from calibrant.online.regression.calibrated import CalibratedRegression
+from calibrant.online.settings import read_only
 
 __all__ = [
     "Aioli",
@@ -52,11 +54,14 @@ __all__ = [
     "Refitted",
     "Restarting",
     "RiverClassifier",
+    "RowByRow",
     "SampleForecast",
     "Tracking",
     "TwoChoices",
     "parity_stream",
     "quantile_calibration_error",
+    "read_only",
+    "register",
     "resume",
 ]
 
@@ -78,4 +83,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "river":
             raise
-        raise ImportError("RiverClassifier needs river: pip install river") from None
+        raise MissingPackage("RiverClassifier", "river", "river") from None

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import Map
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.guards import reading
 from calibrant.online.inputs import many_features, many_labels, many_scores, one_label, one_score
 from calibrant.online.kernels import SEEN, Factory, object_steps
 from calibrant.online.limits import MOST_ROWS, changed
-from calibrant.online.settings import settle
 from calibrant.online.shared import Shared
 from calibrant.online.states import finite, parsed
 
 KINDS: dict[str, type[Forecaster]] = {}
-"""Forecasters by the name that their states carry."""
+"""Forecasters by the name that their states carry, entered by :func:`register`."""
+
+GUARDED = ("predict_one", "learn_one", "predict_many", "learn_many", "forecast_many", "freeze")
+"""Methods that enter the guard and call one that a subclass defines, of the same name after an underscore."""
+
+BY_ROWS = ("predict_one", "learn_one", "_step", "_predict_many", "_learn_many", "_forecast_many", "_recipe", "_state")
+"""What of :class:`Forecaster` goes by ``_predict_one`` and ``_learn_one``, and subclasses do in faster ways."""
+
+F = TypeVar("F", bound="Forecaster")
 
 VERSION = 1
 """Of the form of states."""
 
-STRANGE = "state must be what a forecaster of calibrant.online wrote, and it is not"
+STRANGE = "must be what a forecaster of calibrant.online wrote, and it is not"
 
 
 class Forecaster(Shared):
@@ -42,14 +49,15 @@ class Forecaster(Shared):
     stream.
     Threads may share a forecaster: each call sees it before or after a call of another thread that learns, never in
     between. A forked process may read it; to learn there, resume or copy it first.
-    A forecaster that stands on others owns copies of them, so that nobody else moves them. Attributes that are called
-    as arguments of ``__init__`` are settings: they are set there once, and stay.
+    A forecaster that stands on others owns copies of them, so that nobody else moves them. Its settings are declared by
+    :func:`~calibrant.online.read_only` and set once, in ``__init__``.
 
     A subclass defines ``_predict_one``, ``_learn_one``, ``n_rows``, ``_parameters`` (its keyword arguments),
     ``_numbers`` (what it learned, the rows first) and ``_resume``, and adds to ``_check`` what its numbers must keep;
     ``_freeze``, ``_predict_many``, ``_learn_many`` and ``_forecast_many`` if it has better ones.
     :class:`KernelForecaster` does most of it for one that is written as a kernel. On its experts it calls methods whose
-    name begins with an underscore: they are inside its guard.
+    name begins with an underscore: they are inside its guard. :func:`~calibrant.online.register` gives it the name that
+    its states carry.
     """
 
     #: Forecasters that it stands on, in the order of its positional arguments.
@@ -63,24 +71,18 @@ class Forecaster(Shared):
     #: Whether its scores are rows of class probabilities.
     takes_rows: ClassVar[bool] = False
 
-    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Fix its settings, and remember the name, under which a state is found again, unless it is abstract."""
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse methods that would not enter the guard, and steps for one row that inherited methods do not go by."""
         super().__init_subclass__(**kwargs)
-        settle(cls)
-        if {"_predict_one", "_learn_one"} & cls.__dict__.keys():
-            cls._stand_alone()
-        if abstract:
-            return
-        known = KINDS.get(cls.__name__)
-        if known is not None and known.__module__ != cls.__module__:
-            raise InputError(f"{known.__module__} has a forecaster named {cls.__name__}: choose another name for yours")
-        KINDS[cls.__name__] = cls
-
-    @classmethod
-    def _stand_alone(cls) -> None:
-        """With steps for one row of its own, take none from a parent whose own steps they are not."""
-        if "_step" not in cls.__dict__:
-            cls._step = Forecaster._step  # type: ignore[method-assign]
+        for name in GUARDED:
+            given = getattr(Forecaster, name)
+            if cls.__dict__.get(name, given) is not given and f"_{name}" not in cls.__dict__:
+                raise InputError(cls.__name__, f"defines {name}", f"define _{name}, which it calls")
+        steps = [name for name in ("_predict_one", "_learn_one") if name in cls.__dict__]
+        faster = [name for name in BY_ROWS if getattr(cls, name) is not getattr(Forecaster, name)]
+        if steps and not cls.__dict__.keys() >= set(faster):
+            problem = f"defines {steps[0]}, which methods that it inherits do not call"
+            raise InputError(cls.__name__, problem, "put calibrant.online.RowByRow first among its bases")
 
     @property
     def expert(self) -> Forecaster:
@@ -125,7 +127,7 @@ class Forecaster(Shared):
     def _written(self) -> dict[str, Any]:
         return {
             "version": VERSION,
-            "forecaster": type(self).__name__,
+            "forecaster": _name_of(type(self)),
             "parameters": self._parameters(),
             "numbers": self._numbers(),
             "experts": [expert._written() for expert in self.experts],
@@ -151,16 +153,18 @@ class Forecaster(Shared):
     def _admit(self, state: Any, fix: str) -> float:
         """The rows of a state; refuse one that cannot be of this forecaster, or of those that it stands on."""
         if not isinstance(state, dict) or not isinstance(state.get("experts"), list):
-            raise InputError("the state is not what a forecaster of calibrant.online wrote: was it cut off?")
+            raise InputError("state", "is not what a forecaster of calibrant.online wrote", "was it cut off?")
         if state.get("version") != VERSION:
             raise InputError(
-                f"the state has the version {state.get('version')!r}, and {VERSION} is read here: update calibrant"
+                "state",
+                f"has the version {state.get('version')!r}, and {VERSION} is read here",
+                "update calibrant",
             )
         self._admit_kind(state.get("forecaster"), state.get("parameters"), fix)
         numbers, below = self._unpacked(state.get("numbers")), state["experts"]
         as_many = len(below) == len(self.experts) and numbers is not None and len(numbers) == len(self._numbers())
         if numbers is None or not as_many or not finite(numbers):
-            raise InputError("the state has not the numbers that this forecaster needs: was it cut off?")
+            raise InputError("state", "has not the numbers that this forecaster needs", "was it cut off?")
         self._check(numbers)
         self._check_experts(
             numbers[SEEN], [expert._admit(its, fix) for expert, its in zip(self.experts, below, strict=True)]
@@ -169,15 +173,15 @@ class Forecaster(Shared):
 
     def _admit_kind(self, kind: Any, parameters: Any, fix: str) -> None:
         """Refuse the state of another kind, or of one with other settings, by the first that differs."""
-        mine, own = type(self).__name__, self._parameters()
+        mine, own = _name_of(type(self)), self._parameters()
         if kind != mine or not isinstance(parameters, dict):
-            raise InputError(f"the state belongs to another forecaster, {kind}, not {mine}: {fix}")
+            raise InputError("state", f"belongs to another forecaster, {kind}, not {mine}", fix)
         if parameters.keys() < own.keys():  # written before the others were there, when all had what is their default
             parameters = _built(type(self), self.experts, parameters)._parameters()
         for name in [*own, *parameters]:
             if name not in own or name not in parameters or own[name] != parameters[name]:
                 theirs, here = (f"{each[name]!r}" if name in each else "not there" for each in (parameters, own))
-                raise InputError(f"the state belongs to another {mine}, whose {name} is {theirs}, not {here}: {fix}")
+                raise InputError("state", f"belongs to another {mine}, whose {name} is {theirs}, not {here}", fix)
 
     def _take(self, state: dict[str, Any]) -> None:
         for expert, its in zip(self.experts, state["experts"], strict=True):
@@ -202,7 +206,11 @@ class Forecaster(Shared):
         """Compile the experts that it stands on, where they can be; a :class:`KernelForecaster` compiles itself."""
         compiled = [expert.compile() for expert in self.experts if expert._compiles]
         if not compiled:
-            raise InputError(f"{type(self).__name__} runs in plain Python, and has no expert that could be compiled")
+            raise InputError(
+                type(self).__name__,
+                "runs in plain Python, and has no expert that could be compiled",
+                "leave compile() out",
+            )
         return self
 
     @property
@@ -215,11 +223,11 @@ class Forecaster(Shared):
         return any(expert._compiles for expert in self.experts)
 
     def _freeze(self) -> Map:
-        raise InputError(f"{type(self).__name__} has no fixed map: its forecasts depend on more than the score")
+        raise InputError(type(self).__name__, "has no fixed map", "its forecasts depend on more than the score")
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
         """What is promised of its forecasts of the first ``n_rows`` rows since it was new (default: those learned)."""
-        return Refusal(f"no theorem covers {type(self).__name__}")
+        return Refusal(RefusalCode.NO_THEOREM, f"no theorem covers {type(self).__name__}")
 
     def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
         """All promises that say something after ``n_rows`` rows (default: those learned so far)."""
@@ -304,7 +312,7 @@ class Forecaster(Shared):
             return many_features(features, scores, n)
         numbers = [np.array(rows, dtype=np.float64) for rows in taken]
         if not all(np.array_equal(each, numbers[0], equal_nan=True) for each in numbers):
-            raise InputError("features of several rows must have one order for all experts: name the same ones in each")
+            raise InputError("features", "must have one order for all experts", "name the same ones in each")
         return taken[0]
 
     def _check_rows(self, n_rows: int | None, least: int | None = None) -> int:
@@ -312,11 +320,13 @@ class Forecaster(Shared):
         learned = self.n_rows
         found = learned if n_rows is None else n_rows
         if not is_whole(found) or not 0 <= found <= MOST_ROWS:
-            raise InputError(f"n_rows must be a whole number of rows, not {n_rows!r}")
+            raise InputError("n_rows", f"must be a whole number of rows, not {n_rows!r}")
         if found < (learned if least is None else least):
             raise InputError(
-                f"n_rows must count all rows since it was new, and it has learned {learned:,}, not {n_rows!r}: pass "
-                f"{learned + int(found)} for so many more, and for a promise on new rows alone ask one that is new"
+                "n_rows",
+                f"must count all rows since it was new, and it has learned {learned:,}, not {n_rows!r}",
+                f"pass {learned + int(found)} for so many more, and for a promise on new rows alone ask one that "
+                "is new",
             )
         return int(found)
 
@@ -337,6 +347,55 @@ class Forecaster(Shared):
         return f"{type(self).__name__}({', '.join(given)})"
 
 
+class RowByRow(Forecaster):
+    """First among the bases of a subclass that changes the steps for one row of a forecaster that has faster ways.
+
+    Whole streams, and forecasters that stand on it, then go by its ``_predict_one`` and ``_learn_one``.
+
+    Examples
+    --------
+    >>> from calibrant.online import AsIs, RowByRow
+    >>> class Contrary(RowByRow, AsIs):
+    ...     def _predict_one(self, score, features=None):
+    ...         return 1.0 - super()._predict_one(score)
+    >>> Contrary().predict_many([0.25, 1.0]).tolist()
+    [0.75, 0.0]
+    """
+
+    predict_one = Forecaster.predict_one
+    learn_one = Forecaster.learn_one
+    _step = Forecaster._step
+    _predict_many = Forecaster._predict_many
+    _learn_many = Forecaster._learn_many
+    _forecast_many = Forecaster._forecast_many
+    _recipe = Forecaster._recipe
+    _state = Forecaster._state
+
+
+def register(name: str) -> Callable[[type[F]], type[F]]:
+    """Decorate a forecaster with the name that its states carry, under which :func:`resume` finds it.
+
+    Without it a forecaster learns and writes its state as others do, and only :meth:`Forecaster.restore` reads that::
+
+        @register("Mine")
+        class Mine(Forecaster): ...
+    """
+
+    def enter(kind: type[F]) -> type[F]:
+        known = KINDS.get(name)
+        if known is not None and known.__module__ != kind.__module__:
+            raise InputError("name", f"must be new, and {known.__module__} has a forecaster named {name}")
+        KINDS[name] = kind
+        return kind
+
+    return enter
+
+
+def _name_of(kind: type[Forecaster]) -> str:
+    """The name that its states carry: as registered, or that of the class."""
+    return next((name for name, known in KINDS.items() if known is kind), kind.__name__)
+
+
 def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features: bool = False) -> Forecaster:
     """The forecaster, if a score alone is enough for it, or a score with features where these are handed on.
 
@@ -346,17 +405,17 @@ def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features:
     >>> one_score_forecaster(OnlinePlatt)
     Traceback (most recent call last):
         ...
-    calibrant.arrays.errors.InputError: forecaster must be an object, and OnlinePlatt is a class: pass OnlinePlatt()
+    calibrant.messages.InputError: forecaster must be an object, and OnlinePlatt is a class: pass OnlinePlatt()
     """
     if isinstance(forecaster, type):
         kind = forecaster.__name__
-        raise InputError(f"{name} must be an object, and {kind} is a class: pass {kind}()")
+        raise InputError(name, f"must be an object, and {kind} is a class", f"pass {kind}()")
     if not isinstance(forecaster, Forecaster):
-        raise InputError(f"{name} must be one of calibrant.online, not {forecaster!r}")
+        raise InputError(name, f"must be one of calibrant.online, not {forecaster!r}")
     if forecaster.takes_rows:
-        raise InputError(f"{name} must take one score, and {type(forecaster).__name__} takes rows of classes")
+        raise InputError(name, f"must take one score, and {type(forecaster).__name__} takes rows of classes")
     if forecaster.takes_features and not features:
-        raise InputError(f"{name} must need one score alone, and {type(forecaster).__name__} needs features")
+        raise InputError(name, f"must need one score alone, and {type(forecaster).__name__} needs features")
     return forecaster
 
 
@@ -385,8 +444,8 @@ def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Fore
 
     Notes
     -----
-    A forecaster is looked up by its name among the classes that are loaded, those of this package and your own; nothing
-    in a state is run. One that draws goes on with the same draws: after a crash, when some have been shown since the
+    A forecaster is looked up by its name among those of this package and your own that are registered; nothing in a
+    state is run. One that draws goes on with the same draws: after a crash, when some have been shown since the
     state was written, take :meth:`Forecaster.redrawn` of it.
 
     Examples
@@ -402,10 +461,16 @@ def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Fore
 
 def _from_parameters(state: Any) -> Forecaster:
     try:
-        kind, parameters, below = KINDS[state["forecaster"]], state["parameters"], state["experts"]
-        experts = [_from_parameters(its) for its in below]
+        name, parameters, below = state["forecaster"], state["parameters"], state["experts"]
+        kind, experts = KINDS.get(name), [_from_parameters(its) for its in below]
     except (KeyError, TypeError, RecursionError):
-        raise InputError(STRANGE) from None
+        raise InputError("state", STRANGE) from None
+    if kind is None:
+        raise InputError(
+            "state",
+            f"is of {name!r}, which is not a forecaster that is known here",
+            "was it changed by hand? One of your own is known when its class has the decorator register(name)",
+        )
     return _built(kind, experts, parameters)
 
 
@@ -415,4 +480,4 @@ def _built(kind: type[Forecaster], experts: Sequence[Forecaster], parameters: An
     except InputError:
         raise
     except (LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
-        raise InputError(STRANGE) from None
+        raise InputError("state", STRANGE) from None

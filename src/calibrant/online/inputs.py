@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import CHUNK, is_missing, read_column, read_floats, refuse_other_order
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
 MARGINS = "leave rows without a score out, and pass margins through a sigmoid first"
@@ -29,7 +29,7 @@ def one_score(score: Any) -> float:
     x = _real(score)
     if x is None or not 0.0 <= x <= 1.0:
         fix = "pass one number" if x is None else MARGINS
-        raise InputError(f"score must be a probability in [0, 1], not {shown(score)}: {fix}")
+        raise InputError("score", f"must be a probability in [0, 1], not {shown(score)}", fix)
     return x
 
 
@@ -38,7 +38,7 @@ def one_label(label: Any, bounded: bool) -> float:
     y = _outcome(label, bounded)
     if y is None:
         what = "a number in [0, 1]" if bounded else "0 or 1"
-        raise InputError(f"label must be {what}, not {shown(label)}: {_remedy('label', label, bounded)}")
+        raise InputError("label", f"must be {what}, not {shown(label)}", _remedy("label", label, bounded))
     return y
 
 
@@ -69,11 +69,11 @@ def many_scores(scores: ArrayLike) -> Floats:
     """Scores as an array of float64 in [0, 1]."""
     shape: tuple[int, ...] = getattr(scores, "shape", ())
     if len(shape) == 2 and shape[1] != 1:
-        raise InputError(f"scores has shape {shape}: pass one column; for several classes use OnlineClasses")
+        raise InputError("scores", f"has shape {shape}", "pass one column; for several classes use OnlineClasses")
     found: Floats = read_floats(scores, "scores")
     if found.size and not (found.min() >= 0.0 and found.max() <= 1.0):  # false for NaN too; no temporary arrays
         place = int(np.argmin((found >= 0.0) & (found <= 1.0)))
-        raise InputError(f"scores must be probabilities in [0, 1], but row {place} has {found[place]}: {MARGINS}")
+        raise InputError("scores", f"must be probabilities in [0, 1], but row {place} has {found[place]}", MARGINS)
     return found
 
 
@@ -88,12 +88,13 @@ def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
         value = raw[place : place + 1].tolist()[0]
         what = "numbers in [0, 1]" if bounded else "0 or 1"
         raise InputError(
-            f"labels must be {what} in every row, but row {place} has {shown(value)}: "
-            f"{_remedy('labels', value, bounded)}"
+            "labels",
+            f"must be {what} in every row, but row {place} has {shown(value)}",
+            _remedy("labels", value, bounded),
         )
     n = len(scores) if isinstance(scores, Sized) else np.size(scores)  # a list is not made an array again
     if len(raw) != n:
-        raise InputError(f"labels has {len(raw)} rows but scores has {n}: pass one for each")
+        raise InputError("labels", f"has {len(raw)} rows but scores has {n}", "pass one for each")
     return np.asarray(found, dtype=np.float64)
 
 
@@ -103,8 +104,9 @@ def refuse_unpaired(scores: object, others: object, name: str) -> None:
         refuse_other_order(scores, others)
     except InputError:
         raise InputError(
-            f"scores and {name} have the same index in another order, and rows are paired by position: "
-            f"pass {name}.loc[scores.index]"
+            name,
+            "has the same index as scores in another order, and rows are paired by position",
+            f"pass {name}.loc[scores.index]",
         ) from None
 
 
@@ -160,9 +162,11 @@ def many_features(features: ArrayLike | None, scores: ArrayLike, n: int) -> Sequ
     try:
         rows = np.asarray(features, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("features must be numbers, a row for each score and a column for each feature") from None
+        raise InputError("features", "must be numbers, a row for each score and a column for each feature") from None
     if rows.ndim != 2:
-        raise InputError(f"features must have a row for each score and a column for each feature, not {rows.ndim} axes")
+        raise InputError(
+            "features", f"must have a row for each score and a column for each feature, not {rows.ndim} axes"
+        )
     if len(rows) != n:
-        raise InputError(f"features has {len(rows)} rows but scores has {n}: pass one for each")
+        raise InputError("features", f"has {len(rows)} rows but scores has {n}", "pass one for each")
     return list(rows)

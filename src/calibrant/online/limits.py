@@ -7,10 +7,10 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate, rounded_up
+from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.messages import InputError
 from calibrant.online.kernels import SEEN
 
 MOST_ROWS = 2**53
@@ -36,7 +36,7 @@ def real(name: str, value: object, low: float, high: float, why: str = "") -> fl
     """
     found: Any = value  # whole numbers of any size compare with floats, and would not all turn into one
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not low <= found <= high:
-        raise InputError(f"{name} must be at least {low:.4g}{why} and at most {high:.4g}, not {value!r}")
+        raise InputError(name, f"must be at least {low:.4g}{why} and at most {high:.4g}, not {value!r}")
     return float(value)
 
 
@@ -59,7 +59,7 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     8
     """
     if not whole_in(value, low, high):
-        raise InputError(f"{name} must be a whole number of at least {low:,} and at most {high:,}, not {value!r}")
+        raise InputError(name, f"must be a whole number of at least {low:,} and at most {high:,}, not {value!r}")
     return int(value)
 
 
@@ -72,13 +72,13 @@ def yes_no(name: str, value: Any) -> bool:
     True
     """
     if value is not True and value is not False:
-        raise InputError(f"{name} must be True or False, not {value!r}")
+        raise InputError(name, f"must be True or False, not {value!r}")
     return value
 
 
 def changed(what: str) -> InputError:
     """The error for a state that no stream leads to."""
-    return InputError(f"the state's {what} cannot come from any stream: was it changed by hand?")
+    return InputError("state", f"is not valid, since its {what} cannot come from any stream", "was it changed by hand?")
 
 
 def check_steps(
@@ -143,8 +143,9 @@ def regret_promise(
     length = last - first + 1
     if bound >= length * math.log(2.0):
         return Refusal(
+            RefusalCode.VACUOUS,
             f"the regret is bounded by {bound:.4g} over {length:,} rows, and that of saying 1/2 on every row by "
-            f"{length * math.log(2.0):.4g}: a promise needs more rows, or a smaller radius"
+            f"{length * math.log(2.0):.4g}: a promise needs more rows, or a smaller radius",
         )
     where = (
         f"in sum over {f'rows {first:,} to {last:,}' if rows else 'the rows'} ({rounded_up(bound / length, 2)} a row),"

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
-DERIVED = {"epsilon": "n_bins", "n_features": "feature_names"}
-"""What an argument comes to, under a name of its own."""
 
-
-class Setting:
+class ReadOnly:
     """An attribute that is set once; it stands in the ``__dict__`` of its object.
 
     There is no ``__get__``, so that reading it costs what any attribute costs.
-
-    Examples
-    --------
-    >>> from calibrant.online import OnlinePlatt
-    >>> OnlinePlatt().certified = True
-    Traceback (most recent call last):
-        ...
-    AttributeError: certified is set when OnlinePlatt is made, and stays: make another OnlinePlatt
     """
 
-    def __init__(self, name: str) -> None:
+    name: str
+
+    def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
         self.__doc__ = "Set when it is made, and stays."
 
@@ -41,19 +30,15 @@ class Setting:
         raise AttributeError(f"{self.name} is set when {kind} is made, and stays: make another {kind}")
 
 
-def settle(kind: type) -> None:
-    """Make settings of the arguments of ``__init__``, unless the class says itself what it means by a name."""
-    for name in _settings(kind):
-        if not hasattr(kind, name):
-            setattr(kind, name, Setting(name))
+def read_only() -> Any:
+    """Declare a setting in the body of a class, as ``gamma: float = read_only()``; ``__init__`` sets it once.
 
-
-def _settings(kind: Any) -> Iterator[str]:
-    """Names of arguments, and of what they come to; forecasters are no settings, since they are copied."""
-    _, *given = inspect.signature(kind.__init__).parameters.values()
-    for argument in given:
-        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD) or "Forecaster" in str(argument.annotation):
-            continue
-        yield argument.name
-        if argument.name in DERIVED:
-            yield DERIVED[argument.name]
+    Examples
+    --------
+    >>> from calibrant.online import OnlinePlatt
+    >>> OnlinePlatt().certified = True
+    Traceback (most recent call last):
+        ...
+    AttributeError: certified is set when OnlinePlatt is made, and stays: make another OnlinePlatt
+    """
+    return ReadOnly()

@@ -8,13 +8,9 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
 from calibrant.maps import Map
 from calibrant.numerics import Floats
 from calibrant.online.guards import RACES, Guard, learning, reading
-
-DEFINED_BELOW = ("predict_one", "learn_one", "predict_many", "learn_many", "forecast_many", "freeze")
-"""Methods that enter the guard and call one that a subclass defines, of the same name after an underscore."""
 
 NOT_COPIED = frozenset({"_guard"})
 """Attributes that are made again in a copy, and that a pickle does not hold."""
@@ -29,13 +25,6 @@ class Shared:
     experts: tuple[Any, ...] = ()
     _guard: Guard
     _not_copied: ClassVar[frozenset[str]] = NOT_COPIED
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse a subclass whose methods would not enter the guard."""
-        super().__init_subclass__(**kwargs)
-        for name in DEFINED_BELOW:
-            if name in cls.__dict__ and f"_{name}" not in cls.__dict__:
-                raise InputError(f"{cls.__name__} defines {name}: define _{name}, which it calls")
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """An object with a guard of its own, for copies and pickles too."""
@@ -135,10 +124,7 @@ class Shared:
 
     @reading
     def freeze(self) -> Map:
-        """The map that it applies now, where there is one; ``calibrant.Calibration(map)`` saves and exports it.
-
-        That of several classes is for ``calibrant.ClassCalibration(map)``.
-        """
+        """The map that it applies now, where there is one; ``calibrant.Calibration(map)`` saves and exports it."""
         return self._freeze()
 
     def _written(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 
 LARGEST = sys.float_info.max
 """The largest number that a state may hold."""
@@ -25,7 +25,7 @@ def parsed(state: Any) -> Any:
     try:
         return json.loads(bytes(state) if isinstance(state, memoryview) else state)
     except (ValueError, RecursionError):
-        raise InputError("state must be what to_json() of a forecaster wrote, and it is no JSON") from None
+        raise InputError("state", "must be what to_json() of a forecaster wrote, and it is no JSON") from None
 
 
 def finite(numbers: list[Any]) -> bool:

@@ -21,12 +21,12 @@ Cell = str | Mark
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first column names its rows; ``notes`` go below it."""
+    """A table whose first column names its rows; ``footnotes`` go below it."""
 
     caption: str
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
+    footnotes: tuple[str, ...] = ()
     words: bool = False
     """Whether the cells hold sentences and not figures."""
 

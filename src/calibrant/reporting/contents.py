@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -11,13 +14,14 @@ from numpy.typing import NDArray
 
 from calibrant.displays import ReliabilityDisplay
 from calibrant.guarantees.provenance import library_version
+from calibrant.messages import Note
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.cumulative import ecce
 from calibrant.metrics.binary.decompositions import Decomposition, decompose
 from calibrant.metrics.binary.errors import debiased_ece, ece, pde
-from calibrant.metrics.binary.recalibration import ici, recalibration
+from calibrant.metrics.binary.recalibration import CurveErrors, ici, recalibration
 from calibrant.metrics.binary.scores import auc, brier, log_loss, net_benefit
-from calibrant.metrics.binary.significance import debiased_l2_test, ecce_test, hosmer_lemeshow, spiegelhalter
+from calibrant.metrics.binary.significance import Finding, debiased_l2_test, ecce_test, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics.binary.smooth import smooth_ece
 from calibrant.metrics.chance import Chance, Units, units_of
 from calibrant.metrics.estimates import Estimate
@@ -43,10 +47,34 @@ ODDS = 2.0 ** np.arange(-3, 4)
 """Thresholds of the decision curve, as multiples of the odds of the event."""
 
 
-def gather(
-    data: Tally | Clusters, verdict: Verdict, display: ReliabilityDisplay, random_state: int = 0
-) -> dict[str, Any]:
-    """All numbers as plain data, ready for JSON; what is not finite is None.
+class GroupedBy(StrEnum):
+    """What the groups of scores are."""
+
+    DISTINCT_SCORES = "distinct scores"
+    EQUAL_MASS = "bins of equal mass"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a report shows.
+
+    Attributes
+    ----------
+    numbers
+        Every number as plain data, ready for JSON; what is not finite is None.
+    verdict
+        The verdict, which is put into the words of a style.
+    notes_of
+        By key of ``numbers``: the notes of each entry, in their order.
+    """
+
+    numbers: dict[str, Any]
+    verdict: Verdict
+    notes_of: Mapping[str, Sequence[tuple[Note, ...]]]
+
+
+def gather(data: Tally | Clusters, verdict: Verdict, display: ReliabilityDisplay, random_state: int = 0) -> Contents:
+    """All numbers, the verdict and the notes.
 
     Cost: O(cells) for most; simulations on at most 20,000 cells for the tests, on 1,000 for the bootstrap.
 
@@ -54,13 +82,19 @@ def gather(
     --------
     >>> from calibrant.verdict import check
     >>> tally = Tally.from_arrays([0.2] * 50 + [0.7] * 50, [0] * 40 + [1] * 45 + [0] * 15)
-    >>> numbers = gather(tally, check(tally), ReliabilityDisplay.from_predictions(tally))
+    >>> numbers = gather(tally, check(tally), ReliabilityDisplay.from_predictions(tally)).numbers
     >>> [group["label"] for group in numbers["groups"]], numbers["events"]
     (['20 %', '70 %'], 45.0)
     """
     tally = data.tally if isinstance(data, Clusters) else data
     bins, by_score = _bins(tally)
     groups = _groups(data, bins, by_score)
+    scores = [metric(data) for metric in (brier, log_loss, auc)]
+    decompositions = [decompose(tally, loss="brier"), decompose(tally, loss="log")]
+    errors = _errors(tally, random_state, independent=tally is data)
+    level = recalibration(data)
+    curve, samples = _curve(data, random_state)
+    tests = _tests(tally, random_state) if tally is data else []
     numbers = {
         "software": {"name": "Calibrant", "version": library_version()},
         "rows": float(tally.total),
@@ -70,21 +104,27 @@ def gather(
         "cells": len(tally),
         "resolution": tally.resolution,
         "verdict": verdict.to_dict() | {"off_parts": _off_parts(verdict)},
-        "groups_are": "distinct scores" if by_score else "bins of equal mass",
+        "groups_are": GroupedBy.DISTINCT_SCORES if by_score else GroupedBy.EQUAL_MASS,
         "groups": groups,
         "grades": _grades(groups) if tally.counts else None,
         "rows_in_group": _median_rows(data) if isinstance(data, Clusters) else None,
-        "scores": [_score(metric(data)) for metric in (brier, log_loss, auc)],
-        "decompositions": [_parts(decompose(tally, loss=loss)) for loss in ("brier", "log")],
-        "errors": _errors(tally, random_state, independent=tally is data),
-        "recalibration": recalibration(data).to_dict(),
-        "curve": _curve(data, random_state),
-        "tests": _tests(tally, random_state) if tally is data else [],
+        "scores": [_score(estimate) for estimate in scores],
+        "decompositions": [_parts(parts) for parts in decompositions],
+        "errors": [estimate.to_dict() for estimate in errors],
+        "recalibration": level.to_dict(),
+        "curve": curve.to_dict() | {"bootstrap_samples": samples},
+        "tests": [finding.to_dict() for finding in tests],
         "decisions": net_benefit(data, thresholds=_thresholds(tally)).to_dict(),
         "reliability": display.data,
     }
-    plain: dict[str, Any] = json.loads(json.dumps(numbers, allow_nan=False))
-    return plain
+    notes = {
+        "scores": [estimate.notes for estimate in scores],
+        "decompositions": [parts.notes for parts in decompositions],
+        "errors": [estimate.notes for estimate in errors],
+        "recalibration": [level.notes, curve.notes],
+        "tests": [finding.notes for finding in tests],
+    }
+    return Contents(json.loads(json.dumps(numbers, allow_nan=False)), verdict, notes)
 
 
 def _off_parts(verdict: Verdict) -> dict[str, list[int]]:
@@ -172,32 +212,31 @@ def _parts(parts: Decomposition) -> dict[str, Any]:
     return parts.to_dict() | {"infinite": [key for key in LOSS_PARTS if math.isinf(getattr(parts, key))]}
 
 
-def _errors(tally: Tally, random_state: int, *, independent: bool) -> list[dict[str, Any]]:
+def _errors(tally: Tally, random_state: int, *, independent: bool) -> list[Estimate]:
     """Calibration errors; what a perfect model would show is known for independent rows alone."""
-    found: tuple[Estimate, ...] = (
+    found = [
         ece(tally, random_state=random_state),
         ece(tally, strategy="mass", random_state=random_state),
         debiased_ece(tally, random_state=random_state),
         pde(tally, random_state=random_state),
         smooth_ece(tally, random_state=random_state),
         ecce(tally),
-    )
-    if not independent:
-        found = tuple(Estimate(each.name, each.value, notes=each.notes) for each in found)
-    return [estimate.to_dict() for estimate in found]
+    ]
+    return found if independent else [Estimate(each.name, each.value, notes=each.notes) for each in found]
 
 
-def _curve(data: Tally | Clusters, random_state: int) -> dict[str, Any]:
+def _curve(data: Tally | Clusters, random_state: int) -> tuple[CurveErrors, int]:
+    """Distances of the calibration curve, and how many bootstrap samples their standard errors have."""
     rows = (data.tally if isinstance(data, Clusters) else data).effective_size
     samples = SAMPLES if rows < MANY else SAMPLES_OF_MANY
-    return ici(data, repetitions=samples, random_state=random_state).to_dict() | {"bootstrap_samples": samples}
+    return ici(data, repetitions=samples, random_state=random_state), samples
 
 
-def _tests(tally: Tally, random_state: int) -> list[dict[str, Any]]:
+def _tests(tally: Tally, random_state: int) -> list[Finding]:
     found = [spiegelhalter(tally), ecce_test(tally, kind="range", random_state=random_state)]
     if tally.counts:  # its null says nothing of importance weights
         found.append(debiased_l2_test(tally, random_state=random_state))
-    return [finding.to_dict() for finding in (*found, hosmer_lemeshow(tally))]
+    return [*found, hosmer_lemeshow(tally)]
 
 
 def _thresholds(tally: Tally) -> list[float]:

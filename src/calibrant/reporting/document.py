@@ -11,22 +11,24 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import Kind
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.paths import local_path
 from calibrant.displays import ReliabilityDisplay
 from calibrant.export.files import write_whole
+from calibrant.messages import InputError
 from calibrant.reporting.blocks import Picture, Section
-from calibrant.reporting.contents import gather
+from calibrant.reporting.contents import Contents, gather
 from calibrant.reporting.figures import count, share
 from calibrant.reporting.markdown import write_markdown
 from calibrant.reporting.page import write_html
 from calibrant.reporting.picture import draw_svg
-from calibrant.reporting.sections import headline, sections
+from calibrant.reporting.sections import sections
 from calibrant.reporting.styles import STYLES, Style, StyleName
 from calibrant.verdict.check import judge
 from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.reading import read_evidence
+from calibrant.verdict.verdict import Verdict
 
 ROWS_OF_A_SITE = 20
 """Groups with this many rows (median) are sites, whose rows are patients or borrowers; smaller ones are these."""
@@ -42,16 +44,26 @@ class Report:
     ----------
     title, style
         Its title, and how it is told: ``"general"``, ``"credit"`` or ``"clinical"``.
-    numbers
-        Every number, as plain data; the same in all styles.
+    contents
+        The verdict, every number and the notes on them; the same in all styles.
     display
         The reliability diagram.
     """
 
     title: str
     style: StyleName
-    numbers: dict[str, Any] = field(repr=False)
+    contents: Contents = field(repr=False)
     display: ReliabilityDisplay = field(repr=False)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Every number, as plain data."""
+        return self.contents.numbers
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it is calibrated."""
+        return self.contents.verdict
 
     def to_dict(self) -> dict[str, Any]:
         """Title, style and all numbers as plain data, a copy."""
@@ -83,18 +95,18 @@ class Report:
     @property
     def subtitle(self) -> str:
         """How much data there is, and what made the report."""
-        words, software = self._style.words, self.numbers["software"]
+        nouns, software = self._style.nouns, self.numbers["software"]
         rows, events = self.numbers["rows"], self.numbers["events"]
         if not self.numbers["counts"]:
-            seen = count(self.numbers["verdict"]["row_count"])
+            seen = count(self.verdict.row_count)
             weighted = f"{share(events / rows)} by importance weight"
-            told = f"{seen} {words['rows']}, {count(events)} {words['events']} ({weighted})"
+            told = f"{seen} {nouns.rows}, {count(events)} {nouns.events} ({weighted})"
             return f"{told}. {software['name']} {software['version']}."
-        told = f"{count(rows)} {words['rows']}, {count(events)} {words['events']}"
+        told = f"{count(rows)} {nouns.rows}, {count(events)} {nouns.events}"
         return f"{told} ({share(events / rows)}). {software['name']} {software['version']}."
 
     def _sections(self) -> tuple[Section, ...]:
-        return sections(self.numbers, self._style)
+        return sections(self.contents, self._style)
 
     @property
     def _style(self) -> Style:
@@ -103,7 +115,7 @@ class Report:
 
     def __str__(self) -> str:
         """The verdict in a line, and how to see the rest."""
-        head = headline(self.numbers["verdict"], self._style)
+        head = self.verdict.in_words(self._style.voice).headline
         return f"{self.title}: {head}\n  {self.subtitle}\n  .save('report.html') writes it."
 
 
@@ -156,7 +168,7 @@ def report(
     >>> rng = np.random.default_rng(1)
     >>> p = rng.beta(2, 8, size=2000)
     >>> made = report(p, rng.random(2000) < 0.6 * p, style="credit")
-    >>> print(made.numbers["verdict"]["headline"])
+    >>> print(made.verdict.headline)
     MISCALIBRATED beyond the tolerance: the probabilities are too high.
     >>> made.to_markdown().splitlines()[0]
     '# Calibration of the probability of default (PD)'
@@ -179,8 +191,8 @@ def report(
         random_state=random_state,
     )
     display = ReliabilityDisplay.from_predictions(evidence.tally, random_state=random_state)
-    numbers = gather(evidence.clusters or evidence.tally, judge(evidence, tolerance), display, random_state)
-    made = Report(STYLES[style].title if title is None else str(title), style, numbers, display)
+    contents = gather(evidence.clusters or evidence.tally, judge(evidence, tolerance), display, random_state)
+    made = Report(STYLES[style].title if title is None else str(title), style, contents, display)
     if path is not None:
         made.save(path)
     return made
@@ -191,5 +203,7 @@ def _target(path: str | PathLike[str]) -> tuple[Path, str]:
     target = local_path(path)
     form = FORMS.get(target.suffix.lower())
     if form is None:
-        raise InputError(f"path must end in .html, .md or .json, which says how to write the report, got {str(path)!r}")
+        raise InputError(
+            "path", f"must end in .html, .md or .json, which says how to write the report, got {str(path)!r}"
+        )
     return target, form

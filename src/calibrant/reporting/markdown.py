@@ -34,7 +34,7 @@ def _table(table: Table) -> list[str]:
     side = ":--" if table.words else "--:"
     lines.append("|" + "|".join([":--", *[side] * (len(table.head) - 1)]) + "|")
     lines += [_line(row) for row in table.rows]
-    return lines + [line for note in table.notes for line in ("", _safe(note))]
+    return lines + [line for note in table.footnotes for line in ("", _safe(note))]
 
 
 def _line(cells: Iterable[Cell]) -> str:

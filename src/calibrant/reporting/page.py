@@ -107,7 +107,7 @@ def _table(table: Table) -> str:
     long = any(len(str(row[0])) > LONG_NAME for row in table.rows)
     first = _class("wrap" if long else kinds[0] if kinds[0] == "s" else "")
     rows = "\n".join(_row(row, kinds, first) for row in table.rows)
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in table.notes)
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in table.footnotes)
     caption = escape(table.caption)
     return (
         f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0"><table>\n<caption>{caption}</caption>\n'

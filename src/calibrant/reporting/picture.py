@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from calibrant.displays import ReliabilityDisplay
+from calibrant.messages import MissingPackage
 
 SIZE = (4.8, 4.9)
 """Inches; small, so that the letters stay legible on a phone."""
@@ -22,8 +23,8 @@ def draw_svg(display: ReliabilityDisplay, name: str, label: str) -> str:
         from matplotlib import style
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError(
-            'an HTML report needs matplotlib: pip install "calibrant[plot]"; Markdown and JSON do without it'
+        raise MissingPackage(
+            "an HTML report", "matplotlib", "calibrant[plot]", "Markdown and JSON do without it"
         ) from None
     text = io.StringIO()
     settings: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9.0}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calibrant.reporting.blocks import Block, Bullets, Table
+from calibrant.reporting.contents import Contents
 from calibrant.reporting.figures import count, share
 from calibrant.reporting.styles import Style
 
@@ -51,19 +52,20 @@ NOT_SHOWN = (
 )
 
 
-def limits(numbers: Mapping[str, Any], style: Style) -> list[Block]:
+def limits(contents: Contents, style: Style) -> list[Block]:
     """What these numbers cannot show, in plain words."""
     return [Bullets(tuple(_upper(style.say(sentence)) for sentence in NOT_SHOWN))]
 
 
-def definitions(numbers: Mapping[str, Any], style: Style) -> list[Block]:
+def definitions(contents: Contents, style: Style) -> list[Block]:
     """One line for each word used."""
     rows = tuple((_upper(style.say(word)), style.say(meaning)) for word, meaning in WORDS)
     return [Table("One line each", ("word", "meaning"), rows, words=True)]
 
 
-def methods(numbers: Mapping[str, Any], style: Style) -> list[Block]:
+def methods(contents: Contents, style: Style) -> list[Block]:
     """What was computed, how, after whom and with what."""
+    numbers = contents.numbers
     return [" ".join((_data(numbers, style), *(style.say(text) for text in _steps(numbers))))]
 
 
@@ -72,10 +74,10 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
     rate = share(numbers["events"] / numbers["rows"])
     rows, events = count(numbers["rows"]), count(numbers["events"])
     if numbers["counts"]:
-        told = f"{rows} {style.words['rows']} with {events} {style.words['events']} ({rate})"
+        told = f"{rows} {style.nouns.rows} with {events} {style.nouns.events} ({rate})"
     else:
         told = (
-            f"{count(verdict['row_count'])} {style.words['rows']} with {events} {style.words['events']} and importance "
+            f"{count(verdict['row_count'])} {style.nouns.rows} with {events} {style.nouns.events} and importance "
             f"weights ({rate} by weight)"
         )
     cells = {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
+from calibrant.messages import Note
 from calibrant.reporting.blocks import Block, Bullets, Headline, Mark, Picture, Section, Table
+from calibrant.reporting.contents import Contents, GroupedBy
 from calibrant.reporting.figures import UNKNOWN, amount, count, number, p_value, percent, share, span
 from calibrant.reporting.marks import LIGHTS, STATES, above_null, against_chance, best_action, evidence, luck
 from calibrant.reporting.prose import definitions, limits, methods
@@ -19,52 +22,44 @@ NAMED = 3
 """Segments named in the verdict."""
 
 
-def sections(numbers: Numbers, style: Style) -> tuple[Section, ...]:
+def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
     """The parts that have something to say, in the order of the style."""
-    parts = ((key, PARTS[key](numbers, style)) for key in style.order)
+    parts = ((key, PARTS[key](contents, style)) for key in style.order)
     return tuple(Section(key, style.headings[key], tuple(blocks)) for key, blocks in parts if blocks)
 
 
-def _verdict(numbers: Numbers, style: Style) -> list[Block]:
-    verdict = numbers["verdict"]
-    facts = [style.retell(sentence) for sentence in verdict["sentences"]]
-    facts += [_told_off(verdict, key) for key in ("segments", "periods") if verdict[key]]
-    facts += [f"Hint: {style.retell(hint)}" for hint in verdict["hints"]]
-    facts += [f"Note: {note}" for note in verdict["notes"]]
+def _verdict(contents: Contents, style: Style) -> list[Block]:
+    verdict, words = contents.numbers["verdict"], contents.verdict.in_words(style.voice)
+    facts = [*words.sentences, *(_told_off(verdict, key) for key in ("segments", "periods") if verdict[key])]
+    facts += [*(f"Hint: {hint}" for hint in words.hints), *(f"Note: {note}" for note in words.notes)]
     partly = verdict["state"] == "calibrated" and any(verdict["off_parts"].values())
-    return [Headline(headline(verdict, style), "warn" if partly else STATES[verdict["state"]]), Bullets(tuple(facts))]
+    return [Headline(words.headline, "warn" if partly else STATES[verdict["state"]]), Bullets(tuple(facts))]
 
 
-def headline(verdict: Numbers, style: Style) -> str:
-    """The verdict's headline in the style's words; names of segments, which are the user's, are kept."""
-    text, off = verdict["headline"], verdict["off_parts"].items()
-    names = [_called(verdict[key][place], key) for key, places in off for place in {*places[:1], *places[-1:]}]
-    return style.retell(text, keep=sorted(names))
-
-
-def _reliability(numbers: Numbers, style: Style) -> list[Block]:
+def _reliability(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     picture = numbers["reliability"]
     series = picture["series"][0]
     drawn = "points are" if series["heaped"] else "line is"
     level, beyond = share(picture["level"]), share(1.0 - picture["level"], 2)
-    outside = f"{share(series['outside'], 2)} of the rows"
+    outside = f"{share(series['outside'], 2)} of the {{rows}}"
     hedge = ", or fewer" if numbers["counts"] else " (approximate under weights)"
     if numbers["verdict"]["groups"] is not None:
-        hedge = " when rows are independent, and more when those of one group are alike"
-    label = style.say("Reliability diagram: {rate} against {score}. ") + f"{outside} lie outside the grey band."
-    how = "at each score" if series["heaped"] else "by isotonic regression"
+        hedge = " when {rows} are independent, and more when those of one group are alike"
+    label = f"Reliability diagram: {{rate}} against {{score}}. {outside} lie outside the grey band."
+    how = "at each {score}" if series["heaped"] else "by isotonic regression"
     caption = (
-        f"The {drawn} {style.words['rate']}s {how}; on the dotted diagonal every score is right. The "
-        f"grey is where {level} of perfectly calibrated models stay, at each place by itself. Outside it lie {outside}"
-        f"; a perfect model has about {beyond} there{hedge}. Below: how many rows have each score, those with the "
-        "event outlined."
+        f"The {drawn} {{rate}}s {how}; on the dotted diagonal every {{score}} is right. The grey is where {level} of "
+        f"perfectly calibrated models stay, at each place by itself. Outside it lie {outside}; a perfect model has "
+        f"about {beyond} there{hedge}. Below: how many {{rows}} have each {{score}}, those with the {{event}} outlined."
     )
     if picture["axes"] == "log-odds":
-        caption += " Both axes are in log-odds, so that rare events can be seen."
-    return [Picture("reliability", style.retell(label), style.retell(caption))]
+        caption += " Both axes are in log-odds, so that rare {events} can be seen."
+    return [Picture("reliability", style.say(label), style.say(caption))]
 
 
-def _groups(numbers: Numbers, style: Style) -> list[Block]:
+def _groups(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     rows = [
         (
             group["label"],
@@ -91,11 +86,13 @@ def _groups(numbers: Numbers, style: Style) -> list[Block]:
         "of the {events} of a calibrated model. "
         f"With {len(rows)} lines, one outside is not a surprise by itself.",
     )
-    whole = "distinct {score}" if numbers["groups_are"] == "distinct scores" else "groups of about equally many {rows}"
+    by_score = numbers["groups_are"] == GroupedBy.DISTINCT_SCORES
+    whole = "distinct {score}" if by_score else "groups of about equally many {rows}"
     return [_table(style, f"By {whole}", head, rows, notes)]
 
 
-def _recalibration(numbers: Numbers, style: Style) -> list[Block]:
+def _recalibration(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     found, curve = numbers["recalibration"], numbers["curve"]
     lines: tuple[tuple[str, str, str, bool], ...] = (
         ("intercept", "Intercept, slope fixed at 1 (calibration in the large)", "0", True),
@@ -125,12 +122,13 @@ def _recalibration(numbers: Numbers, style: Style) -> list[Block]:
         "1 that they are too extreme. The first line is the level of the verdict. Distances are biased upwards, so "
         "they have a standard error (s.e.) and no interval."
     ]
-    notes += [style.retell(_ended(note)) for note in dict.fromkeys((*found["notes"], *curve["notes"]))]
+    said = _said(dict.fromkeys(chain.from_iterable(contents.notes_of["recalibration"])), style)
     head = ("measure", "estimate", "95 % interval", "ideal")
-    return [_table(style, "What a recalibration would change", head, rows, notes)]
+    return [_table(style, "What a recalibration would change", head, rows, notes, said)]
 
 
-def _errors(numbers: Numbers, style: Style) -> list[Block]:
+def _errors(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     rows = [
         (
             error["name"],
@@ -148,12 +146,13 @@ def _errors(numbers: Numbers, style: Style) -> list[Block]:
         "calibrated model with these {scores} and this many {rows} would show."
         if numbers["rows_in_group"] is None
         else "What a perfect model would show is not known for groups of dependent {rows}, and left out.",
-        *(f"{error['name']}: {_ended(note)}" for error in numbers["errors"] for note in error.get("notes", ())),
     )
-    return [_table(style, "Distance from calibration, in units of probability", head, rows, notes)]
+    caption, said = "Distance from calibration, in units of probability", _named_notes(contents, "errors", style)
+    return [_table(style, caption, head, rows, notes, said)]
 
 
-def _losses(numbers: Numbers, style: Style) -> list[Block]:
+def _losses(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     rows = [
         (
             _name(score["name"]),
@@ -164,17 +163,26 @@ def _losses(numbers: Numbers, style: Style) -> list[Block]:
         for score in numbers["scores"]
     ]
     head = ("measure", "estimate", "95 % interval", "if every {score} were right")
-    notes = ["Of losses less is better, of AUC more."]
-    notes += [
-        f"{_name(score['name'])}: {_ended(note)}" for score in numbers["scores"] for note in score.get("notes", ())
-    ]
+    notes, said = ["Of losses less is better, of AUC more."], _named_notes(contents, "scores", style)
+    parts = zip(numbers["decompositions"], contents.notes_of["decompositions"], strict=True)
+    return [_table(style, "Losses and AUC", head, rows, notes, said), *(_decomposition(*each, style) for each in parts)]
+
+
+def _named_notes(contents: Contents, key: str, style: Style) -> list[str]:
+    """Notes on each of several numbers, with its name."""
     return [
-        _table(style, "Losses and AUC", head, rows, notes),
-        *(_decomposition(parts, style) for parts in numbers["decompositions"]),
+        f"{entry['name']}: {text}"
+        for entry, notes in zip(contents.numbers[key], contents.notes_of[key], strict=True)
+        for text in _said(notes, style)
     ]
 
 
-def _decomposition(parts: Numbers, style: Style) -> Table:
+def _said(notes: Iterable[Note], style: Style) -> list[str]:
+    """Notes as sentences in the style's words."""
+    return [f"{note.say(style.voice).rstrip('.')}." for note in notes]
+
+
+def _decomposition(parts: Numbers, found: Iterable[Note], style: Style) -> Table:
     lines = (
         ("miscalibration", "Miscalibration", "what recalibration could take off"),
         ("discrimination", "Discrimination", "what telling {rows} apart takes off"),
@@ -194,17 +202,18 @@ def _decomposition(parts: Numbers, style: Style) -> Table:
     fixable = parts.get("fixable")
     notes = [f"At most {percent(fixable)} of the loss could be mended by recalibration (in-sample, so optimistic)."]
     notes = notes if fixable is not None else []
-    notes += [_ended(note) for note in parts.get("notes", ())]
     return _table(
         style,
         f"{_name(parts['name'])} recalibration (CORP)",
         ("part", "value", "of uncertainty", "meaning"),
         rows,
         notes,
+        _said(found, style),
     )
 
 
-def _tests(numbers: Numbers, style: Style) -> list[Block]:
+def _tests(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     if not numbers["tests"]:
         return [style.say("No tests are shown: they take {rows} as independent. The verdict allows for the groups.")]
     rows = [
@@ -213,11 +222,11 @@ def _tests(numbers: Numbers, style: Style) -> list[Block]:
             number(test["statistic"]),
             p_value(test["p_value"]),
             evidence(test["p_value"]),
-            "; ".join(test["notes"]) or "–",
+            "; ".join(note.say(style.voice) for note in notes) or "–",
         )
-        for test in numbers["tests"]
+        for test, notes in zip(numbers["tests"], contents.notes_of["tests"], strict=True)
     ]
-    notes = (
+    below = (
         "A large p-value does not prove calibration: with few {rows} every model passes, with very many none does. "
         "Read these beside the size of the errors.",
     )
@@ -227,12 +236,13 @@ def _tests(numbers: Numbers, style: Style) -> list[Block]:
             "Could a calibrated model have done this?",
             ("test", "statistic", "p", "in words", "note"),
             rows,
-            notes,
+            below,
         )
     ]
 
 
-def _segments(numbers: Numbers, style: Style) -> list[Block]:
+def _segments(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     found = numbers["verdict"]["segments"]
     if not found:
         return []
@@ -242,7 +252,8 @@ def _segments(numbers: Numbers, style: Style) -> list[Block]:
     return [_scan(found[:MOST_SEGMENTS], "segments", caption, style, notes)]
 
 
-def _periods(numbers: Numbers, style: Style) -> list[Block]:
+def _periods(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     found = numbers["verdict"]["periods"]
     if not found:
         return []
@@ -282,7 +293,8 @@ def _ratio_interval(part: Numbers) -> str:
     return f"{part['ratio_low']:.2f} to {part['ratio_high']:.2f}" if known else "–"
 
 
-def _decisions(numbers: Numbers, style: Style) -> list[Block]:
+def _decisions(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     curve = numbers["decisions"]
     rows = [
         (share(at), amount(1000.0 * model), UNKNOWN if se is None else amount(1000.0 * se), amount(1000.0 * everyone),
@@ -299,7 +311,8 @@ def _decisions(numbers: Numbers, style: Style) -> list[Block]:
     return [_table(style, "Net benefit for 1,000 {rows}", head, rows, notes)]
 
 
-def _grades(numbers: Numbers, style: Style) -> list[Block]:
+def _grades(contents: Contents, style: Style) -> list[Block]:
+    numbers = contents.numbers
     found = numbers["grades"]
     if found is None:
         return [style.say("No lights are shown: they need counts of {rows}, and these {rows} have importance weights.")]
@@ -328,7 +341,7 @@ def _grades(numbers: Numbers, style: Style) -> list[Block]:
     return [_table(style, "More {events} than the {scores} allow?", head, rows, notes)]
 
 
-PARTS: dict[str, Callable[[Numbers, Style], list[Block]]] = {
+PARTS: dict[str, Callable[[Contents, Style], list[Block]]] = {
     "verdict": _verdict,
     "reliability": _reliability,
     "groups": _groups,
@@ -352,19 +365,20 @@ PARTS: dict[str, Callable[[Numbers, Style], list[Block]]] = {
 
 
 def _table(
-    style: Style, caption: str, head: tuple[str, ...], rows: Iterable[tuple[Any, ...]], notes: Iterable[str]
+    style: Style,
+    caption: str,
+    head: tuple[str, ...],
+    rows: Iterable[tuple[Any, ...]],
+    texts: Iterable[str],
+    said: Iterable[str] = (),
 ) -> Table:
-    """A table whose caption, head and notes are in the style's words; its rows may hold a user's text and are kept."""
-    told = tuple(_name(style.say(note)) for note in notes)
-    return Table(_name(style.say(caption)), tuple(style.say(title) for title in head), tuple(rows), told)
+    """A table with caption, head and texts in the style's words; rows, and what is said already, stay as they are."""
+    told = (*map(style.say, texts), *said)
+    return Table(_name(style.say(caption)), tuple(map(style.say, head)), tuple(rows), tuple(map(_name, told)))
 
 
 def _name(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _ended(note: str) -> str:
-    return f"{note.rstrip('.')}."
 
 
 def _told_off(verdict: Numbers, key: str) -> str:

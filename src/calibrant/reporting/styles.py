@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
+
+from calibrant.messages import Nouns, Voice
 
 StyleName = Literal["general", "credit", "clinical"]
 
@@ -28,6 +29,13 @@ PARTS = (
 """Every part of a report; each style shows all of them."""
 
 
+class StyleVoice(Voice):
+    """Python's voice with other nouns."""
+
+    def __init__(self, nouns: Nouns) -> None:
+        self.nouns = nouns
+
+
 @dataclass(frozen=True)
 class Style:
     """How the same numbers are told.
@@ -40,40 +48,35 @@ class Style:
         Parts in the order shown.
     headings
         Heading of each part.
-    words
-        What to write for row, rows, event, events, score, scores and rate, and for the verdict's own words.
+    voice
+        How it puts sentences: with its own nouns for row, event and score.
     """
 
     title: str
     order: tuple[str, ...]
     headings: Mapping[str, str]
-    words: Mapping[str, str]
+    voice: StyleVoice
+
+    @property
+    def nouns(self) -> Nouns:
+        """What the style calls rows, events and scores."""
+        return self.voice.nouns
 
     def of_groups(self) -> Style:
         """The same style for rows of which several belong to one patient or borrower: a row is then called a row."""
-        return replace(self, words={**self.words, "row": "row", "rows": "rows", "more labels": "more labels"})
+        plain = Nouns()
+        rows = {"row": plain.row, "rows": plain.rows, "more_labels": plain.more_labels}
+        return replace(self, voice=StyleVoice(replace(self.nouns, **rows)))
 
     def say(self, text: str) -> str:
-        """A sentence of ours with the style's words in its braces."""
-        return text.format(**self.words)
-
-    def retell(self, text: str, keep: Iterable[str] = ()) -> str:
-        """A sentence of the verdict's, its general words replaced by the style's; ``keep`` and Python calls stay.
+        """A sentence of ours with the style's words in its braces.
 
         Examples
         --------
-        >>> STYLES["credit"].retell("The probabilities of event = 3: fit(scores, y)", keep=["event = 3"])
-        'The PDs of event = 3: fit(scores, y)'
+        >>> STYLES["credit"].say("Of {rows}, {events} and {scores}")
+        'Of borrowers, defaults and PDs'
         """
-        kept = "|".join([*map(re.escape, keep), r"[\w.]+\([^)]*\)"])
-        words = r"\b(?:events?|rows?|scores?|probabilities|more labels)\b"
-        return re.sub(rf"({kept})|{words}", self._word, text, flags=re.IGNORECASE)
-
-    def _word(self, found: re.Match[str]) -> str:
-        if found.group(1) is not None:
-            return found.group()
-        word = self.words[found.group().lower()]
-        return word if found.group().islower() else word[:1].upper() + word[1:]
+        return text.format_map(asdict(self.nouns))
 
 
 _HEADINGS = {
@@ -98,17 +101,7 @@ STYLES: dict[StyleName, Style] = {
         title="Calibration report",
         order=PARTS,
         headings=_HEADINGS,
-        words={
-            "row": "row",
-            "rows": "rows",
-            "event": "event",
-            "events": "events",
-            "score": "score",
-            "scores": "scores",
-            "rate": "event rate",
-            "probabilities": "probabilities",
-            "more labels": "more labels",
-        },
+        voice=StyleVoice(Nouns()),
     ),
     "credit": Style(
         title="Calibration of the probability of default (PD)",
@@ -136,17 +129,19 @@ STYLES: dict[StyleName, Style] = {
             "losses": "Discrimination and losses",
             "decisions": "What cut-offs gain",
         },
-        words={
-            "row": "borrower",
-            "rows": "borrowers",
-            "event": "default",
-            "events": "defaults",
-            "score": "PD",
-            "scores": "PDs",
-            "rate": "default rate",
-            "probabilities": "PDs",
-            "more labels": "more borrowers",
-        },
+        voice=StyleVoice(
+            Nouns(
+                row="borrower",
+                rows="borrowers",
+                event="default",
+                events="defaults",
+                score="PD",
+                scores="PDs",
+                rate="default rate",
+                probabilities="PDs",
+                more_labels="more borrowers",
+            )
+        ),
     ),
     "clinical": Style(
         title="Calibration of predicted risks",
@@ -176,16 +171,18 @@ STYLES: dict[StyleName, Style] = {
             "segments": "By subgroup",
             "grades": "Too many outcomes? Each group of risk tested by itself",
         },
-        words={
-            "row": "patient",
-            "rows": "patients",
-            "event": "outcome",
-            "events": "outcomes",
-            "score": "risk",
-            "scores": "risks",
-            "rate": "outcome rate",
-            "probabilities": "risks",
-            "more labels": "more patients",
-        },
+        voice=StyleVoice(
+            Nouns(
+                row="patient",
+                rows="patients",
+                event="outcome",
+                events="outcomes",
+                score="risk",
+                scores="risks",
+                rate="outcome rate",
+                probabilities="risks",
+                more_labels="more patients",
+            )
+        ),
     ),
 }

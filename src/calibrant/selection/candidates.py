@@ -11,20 +11,19 @@ from functools import partial
 import numpy as np
 
 from calibrant.arrays import Kind
-from calibrant.fits.bins import counted, default_bins, equal_masses, scaled_means
+from calibrant.fits.bins import OWN_ROWS_SOURCE, counted, default_bins, equal_masses, scaled_means
 from calibrant.fits.isotonic import fit_curve
+from calibrant.fits.needs import BLEND_ROWS, CURVE_ROWS, LINE_ROWS, SHRUNKEN_ROWS, STEP_ROWS
 from calibrant.fits.penalized import fit_shrunken
 from calibrant.fits.scaling import fit_beta, fit_platt, fit_rates, fit_temperature
 from calibrant.fits.spline import fit_spline
 from calibrant.fits.venn_abers import fit_venn_curve
+from calibrant.guarantees.origins import BinRule
 from calibrant.maps import LogitAffineMap, Map, StepMap
+from calibrant.messages import Note
 from calibrant.numerics import Floats
 from calibrant.selection.rule import Blend, Candidate
 from calibrant.tallies import Tally
-
-LEAST, FEW, SOME, MANY, PLENTY = 3, 10, 50, 100, 1_000
-"""Rows of the rarer class from which on a blend and, alone, a slope, a free slope, a free curve and free steps are
-tried."""
 
 SCALED_BINS = 10
 
@@ -38,7 +37,7 @@ def fit_bins(tally: Tally, n_bins: int | None = None) -> StepMap:
     """Event rates of about ``n_bins`` bins of equal mass; by default as many as ``HistogramBinning`` makes."""
     if n_bins is None:
         n_bins = default_bins(tally.effective_size)
-    return counted(tally, bin_edges(tally, n_bins), "", "", "").to_map()
+    return counted(tally, bin_edges(tally, n_bins), BinRule.TABLE, OWN_ROWS_SOURCE, "").to_map()
 
 
 def bin_edges(tally: Tally, n_bins: int) -> Floats:
@@ -59,7 +58,7 @@ def _kept(tally: Tally) -> Map:
     return LogitAffineMap(1.0, 0.0, "log-odds" if tally.kind == "probability" else "score", *tally.ends)
 
 
-def _first(fit: Callable[[Tally], tuple[Map, tuple[str, ...]]]) -> Callable[[Tally], Map]:
+def _first(fit: Callable[[Tally], tuple[Map, tuple[Note, ...]]]) -> Callable[[Tally], Map]:
     return lambda tally: fit(tally)[0]
 
 
@@ -67,25 +66,27 @@ CANDIDATES: dict[str, Candidate] = {
     each.name: each
     for each in (
         Candidate("identity", _kept, kinds=PROBABLE),
-        Candidate("shift", partial(fit_shrunken, terms=1), 1, rows=FEW, kinds=PROBABLE),
-        Candidate("shrunken", fit_shrunken, FEW, kinds=PROBABLE),
-        Candidate("temperature", _first(fit_temperature), SOME, kinds=PROBABLE),
-        Candidate("platt", _first(fit_platt), SOME),
-        Candidate("beta", _first(fit_beta), SOME, kinds=("probability",)),
-        Candidate("spline", lambda tally: fit_spline(tally).map, MANY),
-        Candidate("isotonic", fit_curve, PLENTY),
-        Candidate("venn-abers", fit_venn_curve, PLENTY),
-        Candidate("binning", fit_bins, PLENTY),
-        Candidate("scaling-binning", fit_scaled_bins, PLENTY),
+        Candidate("shift", partial(fit_shrunken, terms=1), 1, rows=SHRUNKEN_ROWS, kinds=PROBABLE),
+        Candidate("shrunken", fit_shrunken, SHRUNKEN_ROWS, kinds=PROBABLE),
+        Candidate("temperature", _first(fit_temperature), LINE_ROWS, kinds=PROBABLE),
+        Candidate("platt", _first(fit_platt), LINE_ROWS),
+        Candidate("beta", _first(fit_beta), LINE_ROWS, kinds=("probability",)),
+        Candidate("spline", lambda tally: fit_spline(tally).map, CURVE_ROWS),
+        Candidate("isotonic", fit_curve, STEP_ROWS),
+        Candidate("venn-abers", fit_venn_curve, STEP_ROWS),
+        Candidate("binning", fit_bins, STEP_ROWS),
+        Candidate("scaling-binning", fit_scaled_bins, STEP_ROWS),
     )
 }
 """By name, simplest first."""
 
-BLEND = Blend(tuple(CANDIDATES[name] for name in ("identity", "shrunken", "spline", "isotonic", "venn-abers")), LEAST)
+BLEND = Blend(
+    tuple(CANDIDATES[name] for name in ("identity", "shrunken", "spline", "isotonic", "venn-abers")), BLEND_ROWS
+)
 """For scores that are probabilities or log-odds."""
 
-RATES = Candidate("rates", _first(fit_rates), 1, rows=FEW, kinds=("probability",))
+RATES = Candidate("rates", _first(fit_rates), 1, rows=SHRUNKEN_ROWS, kinds=("probability",))
 """What takes the place of the blend where every score is exactly 0 or 1."""
 
-REAL_BLEND = Blend(tuple(CANDIDATES[name] for name in ("platt", "spline", "isotonic", "venn-abers")), LEAST)
+REAL_BLEND = Blend(tuple(CANDIDATES[name] for name in ("platt", "spline", "isotonic", "venn-abers")), BLEND_ROWS)
 """For other scores."""

@@ -1,4 +1,4 @@
-"""What candidates were compared by, in numbers and words: a table, the rule, and losses on unseen rows.
+"""What candidates were compared by, and what became of each: a table, the rule, and losses on unseen rows.
 
 Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
 """
@@ -6,10 +6,12 @@ Nothing here is an estimator, so that a choice can be made without loading sciki
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
+from calibrant.messages import PYTHON, Note, Voice, note
 from calibrant.metrics.estimates import Estimate
 from calibrant.selection.losses import MIN_MINORITY_ROWS, NAMES, Loss, Losses
 from calibrant.selection.original_model import ALPHA
@@ -22,12 +24,6 @@ NEGLIGIBLE_SHARE = 7e-4
 
 It is 0.0005 nats at a rate of 50 %, and hides odds that are off by a tenth at any rare rate."""
 
-OF_PROCEDURE = "of choosing and fitting on folds; the original model is kept, and its own loss is the one before"
-"""Note of a nested loss where the original model is kept."""
-
-TOO_FEW = f"no interval: fewer than {MIN_MINORITY_ROWS} rows of the minority class"
-"""Note of an estimate."""
-
 MOST_DECIMALS = 9
 
 IDENTITY = "identity"
@@ -35,6 +31,116 @@ IDENTITY = "identity"
 
 BLENDED = "blend"
 """Name of the average of candidates."""
+
+
+# ---------------------------------------------------------------------------------------- what became of a candidate
+
+
+@note("chosen")
+def chosen(voice: Voice) -> str:
+    """It is the choice."""
+    return "chosen"
+
+
+@note("chosen-uncompared")
+def chosen_uncompared(voice: Voice) -> str:
+    """It is the choice, for want of others or of rows to compare them on."""
+    return "chosen: there is nothing to compare"
+
+
+@note("uncompared")
+def uncompared(voice: Voice) -> str:
+    """It was not compared, for want of rows."""
+    return "nothing to compare"
+
+
+@note("not-significantly-different")
+def not_significantly_different(voice: Voice) -> str:
+    """Its loss is not significantly different from that of the choice."""
+    return "not significantly different"
+
+
+@note("worse")
+def worse(voice: Voice) -> str:
+    """Its loss is significantly higher."""
+    return "worse"
+
+
+@note("negligibly-better")
+def negligibly_better(voice: Voice) -> str:
+    """Its loss is lower by a negligible amount."""
+    return "negligibly better"
+
+
+@note("unreliably-better")
+def unreliably_better(voice: Voice) -> str:
+    """Its loss is lower here, and the gates do not let it through."""
+    return "better, but not reliably"
+
+
+@note("other-scores")
+def other_scores(voice: Voice, kind: str) -> str:
+    """It is not for scores of this kind."""
+    return f"not for {kind} {voice.nouns.scores}"
+
+
+@note("needs-rows")
+def needs_rows(voice: Voice, needed: float) -> str:
+    """There are fewer rows than it needs."""
+    return f"from {needed:,.6g} {voice.nouns.rows} on"
+
+
+@note("needs-minority-rows")
+def needs_minority_rows(voice: Voice, needed: float) -> str:
+    """There are fewer rows of the minority class than it needs."""
+    return f"from {needed:,.6g} {voice.nouns.rows} of the rarer class on"
+
+
+@note("beyond-epsilon")
+def beyond_epsilon(voice: Voice, epsilon: float) -> str:
+    """Its intervals are too wide for the guarantee."""
+    return f"not within {epsilon:g}"
+
+
+@note("too-many-classes")
+def too_many_classes(voice: Voice, most: int) -> str:
+    """There are more classes than it is made for."""
+    return f"up to {most} classes"
+
+
+# ------------------------------------------------------------------------------------------------- notes on estimates
+
+
+@note("loss-of-procedure")
+def loss_of_procedure(voice: Voice) -> str:
+    """Of a nested loss where the original model is kept."""
+    return "of choosing and fitting on folds; the original model is kept, and its own loss is the one before"
+
+
+@note("too-few-for-interval")
+def too_few_for_interval(voice: Voice, needed: int) -> str:
+    """Of an estimate without an interval."""
+    return f"no interval: fewer than {needed} {voice.nouns.rows} of the minority class"
+
+
+@note("too-few-folds")
+def too_few_folds(voice: Voice) -> str:
+    """Of an estimate that is not known."""
+    return f"too few parts of the {voice.nouns.rows} to fit to some and judge on others"
+
+
+# ------------------------------------------------------------------------------------------------------ the comparison
+
+
+class ChoiceRule(StrEnum):
+    """How a choice was made."""
+
+    BLEND = "blend"
+    """The blend, unless the original model or something simpler is as good."""
+    SIMPLEST = "simplest"
+    """The simplest candidate within half a standard error of the lowest loss."""
+    DEFAULT = "default"
+    """One candidate, unless another is better, or the original model or something simpler as good."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +154,7 @@ class Compared:
     low: float
     high: float
     """Ends of a 95 % interval of the change; of several candidates the best looks better than it is."""
-    outcome: str
+    outcome: Note
     chosen: bool = False
 
 
@@ -67,7 +173,7 @@ class Comparison:
     """Differences up to this are negligible."""
     keeps: bool = True
     """Whether the reference may be chosen."""
-    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    notes: tuple[Note, ...] = field(default=(), kw_only=True)
     """How scores of exactly 0 and 1 were read, where there are any."""
 
     @property
@@ -79,17 +185,23 @@ class Comparison:
         """Plain data; numbers that do not exist are None."""
         lines = [
             {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in vars(line).items()}
+            | {"outcome": line.outcome.as_dict()}
             for line in self.lines
         ]
-        return {"loss": self.loss, "reference": self.reference, "candidates": lines, "notes": list(self.notes)}
+        notes = [note.as_dict() for note in self.notes]
+        return {"loss": self.loss, "reference": self.reference, "candidates": lines, "notes": notes}
 
     def __str__(self) -> str:
         """A table, one line per candidate, the simplest first, and the rule."""
+        return self.say(PYTHON)
+
+    def say(self, voice: Voice) -> str:
+        """The same in the words of an edge."""
         width = max(len("candidate"), *(len(line.name) for line in self.lines))
         against = f"against {self.reference} (95 % interval)"
         head = f"{'candidate':<{width}}  {NAMES[self.loss]:>11}  {against:<{3 * self.decimals + 18}}  vs. chosen"
-        notes = [f"Note: {note}." for note in self.notes]
-        return "\n".join([head, *(_text(line, width, self.decimals) for line in self.lines), self.rule, *notes])
+        lines = [_text(line, width, self.decimals, voice) for line in self.lines]
+        return "\n".join([head, *lines, self.rule_text, *(f"Note: {note.say(voice)}." for note in self.notes)])
 
     @property
     def decimals(self) -> int:
@@ -105,9 +217,15 @@ class Comparison:
         return "Keep your model as it is: nothing that was tried is reliably better."
 
     @property
-    def rule(self) -> str:
-        """How the choice was made, in plain words."""
-        if any(line.name == BLENDED and np.isfinite(line.loss) for line in self.lines):
+    def rule(self) -> ChoiceRule:
+        """How the choice was made."""
+        blended = any(line.name == BLENDED and np.isfinite(line.loss) for line in self.lines)
+        return ChoiceRule.BLEND if blended else ChoiceRule.SIMPLEST
+
+    @property
+    def rule_text(self) -> str:
+        """The rule in plain words."""
+        if self.rule is ChoiceRule.BLEND:
             rule = (
                 f"The blend is chosen unless {self.original} has the same or a lower loss, or the loss of a simpler "
                 f"candidate is higher by {self.within}."
@@ -147,13 +265,14 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _text(line: Compared, width: int, decimals: int) -> str:
+def _text(line: Compared, width: int, decimals: int, voice: Voice) -> str:
+    outcome = line.outcome.say(voice)
     if np.isnan(line.loss):
-        outcome = line.outcome if line.chosen else f"not tried alone: {line.outcome}"
+        outcome = outcome if line.chosen else f"not tried alone: {outcome}"
         return f"{line.name:<{width}}  {'-':>11}  {outcome}"
     ends = [f"{value:+.{decimals}f}" for value in (line.change, line.low, line.high)]
     change = "" if np.isnan(line.change) else f"{ends[0]} ({ends[1]} to {ends[2]})"
-    return f"{line.name:<{width}}  {line.loss:>11.{decimals}f}  {change:<{3 * decimals + 18}}  {line.outcome}".rstrip()
+    return f"{line.name:<{width}}  {line.loss:>11.{decimals}f}  {change:<{3 * decimals + 18}}  {outcome}".rstrip()
 
 
 def decimals_of(size: float, fewest: int = 4) -> int:
@@ -168,18 +287,24 @@ def decimals_of(size: float, fewest: int = 4) -> int:
 
 
 def nested_sentence(
-    losses: tuple[Estimate, Estimate, Estimate], loss: Loss, kept: bool, where: str = "parts of the rows"
+    voice: Voice,
+    losses: tuple[Estimate, Estimate, Estimate],
+    loss: Loss,
+    kept: bool,
+    where: str = "parts of the rows",
 ) -> str:
     """What losses before and after, and their change, say of choosing and fitting on some of the rows."""
     before, after, change = losses
     if np.isnan(change.value):
-        return f"The {NAMES[loss]} of this procedure on unseen rows is not known: {after.notes[0]}."
+        return f"The {NAMES[loss]} of this procedure on unseen rows is not known: {too_few_folds().say(voice)}."
     if change.value == 0.0 and change.se == 0.0:
         return f"Choosing on parts of the rows keeps the model each time ({NAMES[loss]} {before.value:.4f})."
     places = decimals_of(max(abs(change.low or 0.0), abs(change.high or 0.0), abs(change.value)))
     numbers = [f"{each.value:.{places}f}" for each in (before, after)]
-    known = change.low is not None and change.high is not None
-    ends = f"95 % interval {change.low:+.{places}f} to {change.high:+.{places}f}" if known else TOO_FEW
+    if change.low is None or change.high is None:
+        ends = too_few_for_interval(MIN_MINORITY_ROWS).say(voice)
+    else:
+        ends = f"95 % interval {change.low:+.{places}f} to {change.high:+.{places}f}"
     verb = "would take" if kept else "takes"
     return (
         f"Choosing and fitting on {where} {verb} the {NAMES[loss]} of the others from {numbers[0]} to {numbers[1]} "
@@ -187,26 +312,28 @@ def nested_sentence(
     )
 
 
-def compared(name: str, flat: Losses | None, column: int | None, best: int, why_not: str, tie: float) -> Compared:
+def compared(
+    name: str, flat: Losses | None, column: int | None, best: int, why_not: Note | None, tie: float
+) -> Compared:
     """One line of a comparison; ``column`` is the candidate's among the losses, None where it was not tried."""
     nan = float("nan")
     if column is None or flat is None:
-        outcome = why_not or ("chosen: there is nothing to compare" if column == best else "nothing to compare")
+        outcome = why_not or (chosen_uncompared() if column == best else uncompared())
         return Compared(name, nan, nan, nan, nan, outcome, column == best)
     change, spread = flat.difference(column, 0)
     ends = (change, change - flat.reach * spread, change + flat.reach * spread) if column else (nan, nan, nan)
     return Compared(name, float(flat.means[column]), *ends, _outcome(flat, column, best, tie), column == best)
 
 
-def _outcome(flat: Losses, column: int, best: int, tie: float) -> str:
+def _outcome(flat: Losses, column: int, best: int, tie: float) -> Note:
     if column == best:
-        return "chosen"
-    worse, spread = flat.difference(column, best)
-    if abs(worse) <= CERTAINTY * spread:
-        return "not significantly different"
-    if worse > 0.0:
-        return "worse"
-    return "negligibly better" if -worse <= tie else "better, but not reliably"
+        return chosen()
+    change, spread = flat.difference(column, best)
+    if abs(change) <= CERTAINTY * spread:
+        return not_significantly_different()
+    if change > 0.0:
+        return worse()
+    return negligibly_better() if -change <= tie else unreliably_better()
 
 
 def gap(flat: Losses | None, nested: Losses | None, best: int) -> float:
@@ -215,7 +342,7 @@ def gap(flat: Losses | None, nested: Losses | None, best: int) -> float:
 
 
 def estimates(
-    nested: Losses | None, loss: Loss, gap: float = 0.0, notes: tuple[str, ...] = ()
+    nested: Losses | None, loss: Loss, gap: float = 0.0, notes: tuple[Note, ...] = ()
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Losses before and after, and the change; of two columns, the reference and what was chosen.
 
@@ -224,14 +351,14 @@ def estimates(
     """
     name = NAMES[loss]
     if nested is None:
-        reason = ("too few parts of the rows to fit to some and judge on others",)
-        unknown = [Estimate(f"{name} {when}", float("nan"), notes=reason) for when in ("before", "after", "change")]
+        reason = too_few_folds()
+        unknown = [Estimate(f"{name} {when}", float("nan"), notes=(reason,)) for when in ("before", "after", "change")]
         return unknown[0], unknown[1], unknown[2]
     made = []
     for when, weights in (("before", [1.0, 0.0]), ("after", [0.0, 1.0]), ("change", [-1.0, 1.0])):
         value, se, low, high = nested.interval(np.array(weights), loss, gap if weights[1] else 0.0)
         if nested.minority < MIN_MINORITY_ROWS:
-            made.append(Estimate(f"{name}, {when}", value, se, notes=(TOO_FEW, *notes)))
+            made.append(Estimate(f"{name}, {when}", value, se, notes=(too_few_for_interval(MIN_MINORITY_ROWS), *notes)))
         else:
             made.append(Estimate(f"{name}, {when}", value, se, low, high, notes=notes))
     return made[0], made[1], made[2]
@@ -239,4 +366,6 @@ def estimates(
 
 def of_procedure(estimate: Estimate) -> Estimate:
     """With a note that the original model is kept; an unknown loss stays as it is."""
-    return replace(estimate, notes=(*estimate.notes, OF_PROCEDURE)) if estimate.value == estimate.value else estimate
+    if np.isnan(estimate.value):
+        return estimate
+    return replace(estimate, notes=(*estimate.notes, loss_of_procedure()))

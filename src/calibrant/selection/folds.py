@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
+from calibrant.messages import Argument, InputError, Phrase
 from calibrant.numerics import Ends, Floats, Grid, Ints
 from calibrant.tallies import Clusters, GroupedTally, Tally, cluster_buckets, ends_of_rows, in_effective_rows
 from calibrant.tallies.cells import Cells
@@ -23,6 +24,14 @@ SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 0), ("right"
 
 PER_ROW = 2.0**53
 """The largest number of effective rows that a cell of importance weights is taken to hold."""
+
+
+def check_one_split(groups: object, time: object) -> None:
+    """Refuse groups and times together: either splits the rows in its own way."""
+    if groups is not None and time is not None:
+        raise InputError(
+            "groups", Phrase("and {time} cannot both split the rows", time=Argument("time")), "pass one of them"
+        )
 
 
 @dataclass(frozen=True)

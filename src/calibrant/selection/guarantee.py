@@ -7,15 +7,17 @@ from functools import partial
 
 import numpy as np
 
-from calibrant.arrays import InputError
-from calibrant.fits.bins import ROUNDING, counted, mass_edges, own_row_bins
+from calibrant.fits.bins import OWN_ROWS_SOURCE, ROUNDING, counted, mass_edges, own_row_bins
 from calibrant.fits.prior_correction import restored
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.issuing import Bins
+from calibrant.guarantees.origins import BinRule
 from calibrant.guarantees.planning import MOST_LABELS
 from calibrant.maps import Map
+from calibrant.messages import InputError, Note, Phrase, Setting
 from calibrant.numerics import Floats, multiply_odds
 from calibrant.selection.candidates import CANDIDATES
+from calibrant.selection.comparison import beyond_epsilon
 from calibrant.selection.folds import Folds
 from calibrant.selection.losses import Loss
 from calibrant.selection.rule import Candidate, Selection, select
@@ -102,7 +104,7 @@ def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss
     """
     made = {count: _bins(count, guarantee, tally) for count in guarantee.tried(_rows(tally))}
     if not any(guarantee.holds(bins) for bins in made.values()):
-        raise InputError(_missing(tally, guarantee))
+        raise _missing(tally, guarantee)
     candidates = [
         Candidate(f"{count} bins", partial(_fit, count, guarantee), when=partial(_holds, count, guarantee))
         for count in made
@@ -119,7 +121,11 @@ def _bins(count: int, guarantee: Guarantee, tally: Tally) -> Bins:
         assumption = (
             f"there are {2 ** (guarantee.look - 1):,} times as many rows as when a guarantee was first asked for"
         )
-    made = own_row_bins(tally, count) if tally.counts else counted(tally, mass_edges(tally, count, np.inf), "", "", "")
+    made = (
+        own_row_bins(tally, count)
+        if tally.counts
+        else counted(tally, mass_edges(tally, count, np.inf), BinRule.WEIGHTS, OWN_ROWS_SOURCE, "")
+    )
     return replace(
         made,
         share=guarantee.shares(_rows(tally)).get(count, 0.0),
@@ -145,9 +151,9 @@ def _as_sampled(odds: float, tally: Tally) -> Map:
     return kept if odds == 1.0 else restored(kept, 1.0 / odds)
 
 
-def _holds(count: int, guarantee: Guarantee, tally: Tally) -> str:
-    """Empty when this number of bins is within epsilon on these rows."""
-    return "" if guarantee.holds(_bins(count, guarantee, tally)) else f"not within {guarantee.epsilon:g}"
+def _holds(count: int, guarantee: Guarantee, tally: Tally) -> Note | None:
+    """None when this number of bins is within epsilon on these rows."""
+    return None if guarantee.holds(_bins(count, guarantee, tally)) else beyond_epsilon(guarantee.epsilon)
 
 
 def _half_widths(rates: Floats, rows: Floats, alpha: float, odds: float = 1.0) -> Floats:
@@ -158,7 +164,7 @@ def _half_widths(rates: Floats, rows: Floats, alpha: float, odds: float = 1.0) -
     return np.maximum(outputs - low, high - outputs)
 
 
-def _missing(tally: Tally, guarantee: Guarantee) -> str:
+def _missing(tally: Tally, guarantee: Guarantee) -> InputError:
     """What to do when no number of bins is within epsilon.
 
     Rows double from look to look, so however the labels choose among the looks, each has its rows fixed in advance.
@@ -169,10 +175,14 @@ def _missing(tally: Tally, guarantee: Guarantee) -> str:
         total, needed = 2 * max(total, 1), replace(needed, look=needed.look + 1)
         if _two_bins(total, rate, needed) <= guarantee.epsilon or total >= MOST_LABELS:
             break
-    return (
-        f"{tally.total:,.6g} labels are too few for guarantee=({guarantee.epsilon:g}, {guarantee.alpha:g}): even two "
-        f"bins are not within {guarantee.epsilon:g}. Allow a larger epsilon, or ask again at {total:,} labels with "
-        f"look={needed.look} (labels double from look to look, and every look spends a part of alpha)"
+    return InputError(
+        Setting("guarantee", (guarantee.epsilon, guarantee.alpha)),
+        f"cannot be kept with {tally.total:,.6g} labels, where even two bins are not within {guarantee.epsilon:g}",
+        Phrase(
+            f"allow a larger epsilon, or ask again at {total:,} labels with {{look}} (labels double from look to look, "
+            "and every look spends a part of alpha)",
+            look=Setting("look", needed.look),
+        ),
     )
 
 

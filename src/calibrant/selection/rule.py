@@ -13,7 +13,9 @@ import numpy as np
 
 from calibrant.arrays import Kind
 from calibrant.fits.curves import averaged
+from calibrant.fits.needs import minority_rows
 from calibrant.maps import Map
+from calibrant.messages import Note
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
 from calibrant.selection.comparison import (
@@ -25,7 +27,10 @@ from calibrant.selection.comparison import (
     compared,
     estimates,
     gap,
+    needs_minority_rows,
+    needs_rows,
     of_procedure,
+    other_scores,
 )
 from calibrant.selection.cross_validation import Crossed
 from calibrant.selection.folds import Folds
@@ -50,8 +55,7 @@ class Facts(NamedTuple):
     @classmethod
     def of(cls, tally: Tally) -> Self:
         """The facts about a tally."""
-        total, events = float(tally.total), float(tally.positives)
-        return cls(tally.kind, total, min(events, total - events))
+        return cls(tally.kind, float(tally.total), minority_rows(tally))
 
 
 @dataclass(frozen=True)
@@ -63,19 +67,19 @@ class Candidate:
     least: float = 0.0
     rows: float = 0.0
     kinds: tuple[Kind, ...] = ("probability", "logit", "real")
-    when: Callable[[Tally], str] | None = None
-    """Why it must not be chosen on these rows, beyond their number; empty when it may be."""
+    when: Callable[[Tally], Note | None] | None = None
+    """Why it must not be chosen on these rows, beyond their number; None when it may be."""
 
-    def why_not(self, tally: Tally) -> str:
-        """Why it is not tried; empty when it is."""
+    def why_not(self, tally: Tally) -> Note | None:
+        """Why it is not tried; None when it is."""
         facts = Facts.of(tally)
         if facts.kind not in self.kinds:
-            return f"not for {facts.kind} scores"
+            return other_scores(facts.kind)
         if facts.rows < self.rows:
-            return f"from {self.rows:,.6g} rows on"
+            return needs_rows(self.rows)
         if facts.rarer < self.least:
-            return f"from {self.least:,.6g} rows of the rarer class on"
-        return "" if self.when is None else self.when(tally)
+            return needs_minority_rows(self.least)
+        return None if self.when is None else self.when(tally)
 
 
 # ----------------------------------------------------------------------------------------------------------- the choice
@@ -90,9 +94,9 @@ class Blend:
     """Rows of the rarer class from which on it is tried."""
     name: str = BLENDED
 
-    def why_not(self, tally: Tally) -> str:
-        """Why it is not tried; empty when it is."""
-        return f"from {self.least:,.6g} rows of the rarer class on" if Facts.of(tally).rarer < self.least else ""
+    def why_not(self, tally: Tally) -> Note | None:
+        """Why it is not tried; None when it is."""
+        return needs_minority_rows(self.least) if Facts.of(tally).rarer < self.least else None
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def select(
     runs: tuple[Candidate | Blend, ...] = (*candidates, *([] if blend is None else [blend]))
     runs = runs if keep is None else (keep, *runs)
     reasons = {each.name: each.why_not(whole) for each in runs}
-    tried = [each for each in runs if not reasons[each.name]]
+    tried = [each for each in runs if reasons[each.name] is None]
     blended = blend if blend in tried else None
     singles = [each for each in tried if isinstance(each, Candidate)]
     crossed = Crossed(folds, *_fits(singles, blended), loss)
@@ -211,7 +215,7 @@ class Rule:
 
     def choice(self, sample: Sample, parts: Sequence[Losses]) -> int:
         """The chosen column, from losses by part of the rows; on fewer rows fewer candidates may be admitted."""
-        admitted = [column for column, each in enumerate(self.tried) if not each.why_not(sample.tally)]
+        admitted = [column for column, each in enumerate(self.tried) if each.why_not(sample.tally) is None]
         columns = [column for column in admitted if column >= self.first] or [self.first]
         tie = negligible(sample.tally, self.loss)
         best = self._best(parts, columns, tie)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.arrays.sides import check_time, side_column
-from calibrant.selection.folds import cut_time
+from calibrant.messages import InputError
+from calibrant.selection.folds import check_one_split, cut_time
 
 SIZES = (0.6, 0.2, 0.2)
 
@@ -60,11 +60,10 @@ def split(
     ([4, 5, 6, 7, 8, 9], [2, 3], [0, 1])
     """
     if isinstance(n, bool) or not is_whole(n) or n < 3:
-        raise InputError(f"n must be a number of rows, at least 3 for three parts, got {n!r}")
+        raise InputError("n", f"must be a number of rows, at least 3 for three parts, got {n!r}")
     if len(sizes) != 3 or not all(np.isfinite(size) and size > 0 for size in sizes):
-        raise InputError(f"sizes must be three positive shares of the rows, got {sizes!r}")
-    if groups is not None and time is not None:
-        raise InputError("groups and time cannot both split the rows: pass one of them")
+        raise InputError("sizes", f"must be three positive shares of the rows, got {sizes!r}")
+    check_one_split(groups, time)
     if time is not None:
         return _named(_places(np.unique(check_time(time, n)[0], return_inverse=True)[1]), sizes)
     rng = np.random.default_rng(random_state)
@@ -87,14 +86,16 @@ def walk_forward(time: ArrayLike, steps: int = 5) -> Iterator[Split]:
     [0, 1] [2] [3]
     """
     if isinstance(steps, bool) or not is_whole(steps) or steps < 1:
-        raise InputError(f"steps must be a whole number of at least 1, got {steps!r}")
+        raise InputError("steps", f"must be an integer of at least 1, got {steps!r}")
     when: NDArray[Any] = check_time(time, len(np.asarray(time)))[0]
     moments, index = np.unique(when, return_inverse=True)
     if len(moments) < steps + 2:
-        raise InputError(f"{len(moments)} distinct times cannot make {steps + 2} stretches: lower steps")
+        raise InputError("steps", f"asks for {steps + 2} periods of {len(moments)} distinct times", "pass fewer steps")
     stretch = cut_time(moments, np.bincount(index), steps + 2)[2][index]
     if stretch.max() < 2:
-        raise InputError(f"one moment holds so many rows that {steps + 2} stretches cannot be cut: lower steps")
+        raise InputError(
+            "steps", f"asks for {steps + 2} periods, and one timestamp has too many of the rows", "pass fewer steps"
+        )
     for last in range(2, int(stretch.max()) + 1):
         yield Split(*(np.flatnonzero(part) for part in (stretch < last - 1, stretch == last - 1, stretch == last)))
 
@@ -109,5 +110,7 @@ def _named(places: NDArray[np.intp], sizes: tuple[float, float, float]) -> Split
     part = np.searchsorted(ends, places + 1e-9, side="right")
     found = Split(*(np.flatnonzero(part == number) for number in range(3)))
     if not all(len(rows) for rows in found):
-        raise InputError("one of the parts would be empty: there are too few rows, groups or moments for three parts")
+        raise InputError(
+            "sizes", "would leave a part empty", "there are too few rows, groups or timestamps for three parts"
+        )
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.export.document import Calibration, as_calibration
+from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
 from calibrant.numerics import Ends, expit, logit
 from calibrant.shift.stages import check_rate, log_odds, rising_root, then_shift, unlabelled

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
-from calibrant.export.document import Calibration, as_calibration
+from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
+from calibrant.messages import InputError, Note, Voice, note
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Ends, Floats
 from calibrant.shift.mixture import MixtureFit, fit_mixture
@@ -53,20 +53,21 @@ class LabelShift:
     n: float
     calibration: Calibration
     fit: MixtureFit | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what is not finite is None."""
         names = ("rate", "se", "low", "high", "source_rate", "n")
         numbers = {name: value if math.isfinite(value := getattr(self, name)) else None for name in names}
-        return numbers | {"fit": None if self.fit is None else asdict(self.fit), "notes": self.notes}
+        fit = None if self.fit is None else asdict(self.fit)
+        return numbers | {"fit": fit, "notes": [note.as_dict() for note in self.notes]}
 
     def __str__(self) -> str:
         """The rate, the test and the assumption, in words."""
         sure = "" if math.isnan(self.se) else f" (95 % interval {self.low:.4f} to {self.high:.4f})"
         lines = [f"Base rate of the {self.n:,.12g} new rows: {self.rate:.4f}{sure}; it was {self.source_rate:.4f}"]
         lines += [] if self.fit is None else [str(self.fit)]
-        return "\n  ".join([*lines, *self.notes, RESTS_ON])
+        return "\n  ".join([*lines, *map(str, self.notes), RESTS_ON])
 
 
 def label_shift(
@@ -135,18 +136,18 @@ def label_shift(
     new = unlabelled(scores, sample_weight, kind)
     if not isinstance(source, Tally):
         if y is None:
-            raise InputError("y is missing: pass the labels of the source rows, or a Tally of them alone")
+            raise InputError("y", "is missing", "pass the labels of the source rows, or a Tally of them alone")
         source = Tally.from_arrays(source, y, source_weight, kind=kind)
     elif y is not None or source_weight is not None:
-        raise InputError("source is a tally, which holds its labels and weights already: pass it without y")
+        raise InputError("source", "is a tally, which holds its labels and weights already", "pass it without y")
     old = unlabelled(source, None, kind, "source")
     likelihood = _Likelihood.of(start.map, new, old)
     rate, se, notes = likelihood.solve()
     fit = fit_mixture(source, new, likelihood.source_rate if math.isnan(rate) else rate)
     if fit is None:
-        notes = (*notes, "Too few old rows of one class to test the assumption.")
+        notes = (*notes, _untested())
     elif abs(rate - fit.rate) > TWO_SIDED * fit.se:
-        notes = (*notes, f"Bins alone, without the map, say {fit.rate:.4f}: the map may be off on the old rows too.")
+        notes = (*notes, _bins_differ(fit.rate))
     held = _inside(rate, new.effective_size)
     moved = start
     if not math.isnan(rate):
@@ -188,14 +189,14 @@ class _Likelihood:
             ratio = np.where(rise == 0.0, 0.0, rise / density)
         return -float((self.share * ratio).sum()), float((self.share * ratio * ratio).sum())
 
-    def solve(self) -> tuple[float, float, tuple[str, ...]]:
+    def solve(self) -> tuple[float, float, tuple[Note, ...]]:
         """Rate, standard error and notes."""
         if not 0.0 < self.source_rate < 1.0 or not (np.abs(self.p - self.source_rate) > 1e-12).any():
-            return math.nan, math.nan, ("The probabilities do not tell rows apart: the new rate cannot be found.",)
+            return math.nan, math.nan, (_no_discrimination(),)
         if self.score(0.0)[0] >= 0.0:
-            return 0.0, math.nan, ("The likelihood is highest at a rate of 0: no row needs an event.",)
+            return 0.0, math.nan, (_rate_at_end(0),)
         if self.score(1.0)[0] <= 0.0:
-            return 1.0, math.nan, ("The likelihood is highest at a rate of 1: no row needs a non-event.",)
+            return 1.0, math.nan, (_rate_at_end(1),)
         rate = rising_root(self.score, 0.0, 1.0, 1e-300)
         curvature = self.score(rate)[1]
         drift = self._by_source_rate(rate) / curvature
@@ -212,3 +213,25 @@ class _Likelihood:
 def _inside(rate: float, size: float) -> float:
     edge = 0.5 / (size + 1.0)
     return min(max(rate, edge), 1.0 - edge)
+
+
+@note("assumption-not-tested")
+def _untested(voice: Voice) -> str:
+    return f"Too few old {voice.nouns.rows} of one class to test the assumption."
+
+
+@note("bins-differ")
+def _bins_differ(voice: Voice, rate: float) -> str:
+    return f"Bins alone, without the map, say {rate:.4f}: the map may be off on the old {voice.nouns.rows} too."
+
+
+@note("no-discrimination")
+def _no_discrimination(voice: Voice) -> str:
+    words = voice.nouns
+    return f"The {words.probabilities} do not tell {words.rows} apart: the new rate cannot be found."
+
+
+@note("rate-at-end")
+def _rate_at_end(voice: Voice, rate: int) -> str:
+    needed = "a non-event" if rate else "an event"
+    return f"The likelihood is highest at a rate of {rate}: no {voice.nouns.row} needs {needed}."

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from calibrant.arrays import InputError
 from calibrant.guarantees.bounds import clopper_pearson
+from calibrant.messages import InputError, Note, Voice, note
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.numerics import Floats
 from calibrant.shift.stages import unlabelled
@@ -54,7 +54,7 @@ class MeanRate:
     events: float
     unlabelled: float
     worth: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def __float__(self) -> float:
         """The bare rate."""
@@ -62,7 +62,7 @@ class MeanRate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return asdict(self)
+        return vars(self) | {"notes": [note.as_dict() for note in self.notes]}
 
     def __str__(self) -> str:
         """One sentence, and notes."""
@@ -70,7 +70,7 @@ class MeanRate:
         rows = f"and {self.unlabelled:,.12g} rows without labels; the scores make the labels worth {self.worth:,.0f}"
         helped = rows if self.method == "prediction-powered" else "alone, exact"
         text = f"Event rate {self.rate:.4f} ({level}) from {self.labels:,.12g} labels {helped}"
-        return "\n  ".join([text, *self.notes])
+        return "\n  ".join([text, *map(str, self.notes)])
 
 
 def mean_rate(
@@ -128,9 +128,11 @@ def mean_rate(
     clopper-pearson
     """
     if not 0.0 < alpha < 1.0:
-        raise InputError(f"alpha must lie inside (0, 1), got {alpha!r}: 0.05 gives a 95 % interval")
+        raise InputError("alpha", f"must lie inside (0, 1), got {alpha!r}", "0.05 gives a 95 % interval")
     if y is not None and not isinstance(labelled, Tally) and np.shape(labelled)[:1] != np.shape(y)[:1]:
-        raise InputError("labelled and y differ in length: labels come last here, as in mean_rate(scores, labelled, y)")
+        raise InputError(
+            "labelled", "and y differ in length", "labels come last here, as in mean_rate(scores, labelled, y)"
+        )
     few = tally_of(labelled, y, labelled_weight)
     many = unlabelled(scores, sample_weight, "probability")
     size, per_weight = few.effective_size, few.effective_size / few.total
@@ -156,12 +158,7 @@ def _exact(few: Tally, many: Tally, alpha: float) -> MeanRate:
     """The labels alone."""
     size, rate = few.effective_size, few.positives / few.total
     low, high = clopper_pearson(rate * size, size, alpha)
-    notes: tuple[str, ...] = (
-        f"Fewer than {FEWEST} events or {FEWEST} others are labelled, so scores are left out and the interval is "
-        "Clopper and Pearson's on the labels alone.",
-    )
-    if not few.counts:
-        notes += ("Weights enter by their effective size, so the interval is approximate.",)
+    notes = (_few_labels(FEWEST),) if few.counts else (_few_labels(FEWEST), _approximate())
     se = math.sqrt(rate * (1.0 - rate) / size)
     counts = float(few.total), float(few.positives), float(many.total)
     return MeanRate(rate, float(low), float(high), se, alpha, "clopper-pearson", 0.0, *counts, size, notes)
@@ -178,3 +175,17 @@ def _moments(tally: Tally) -> tuple[float, float, float, float]:
     rate, (mean, spread) = tally.positives / tally.total, _mean_and_spread(tally)
     covariance = float(((tally.events - rate * tally.n) * (tally.scores - mean)).sum()) / tally.total
     return rate, mean, covariance, spread
+
+
+@note("few-labels")
+def _few_labels(voice: Voice, fewest: int) -> str:
+    words = voice.nouns
+    return (
+        f"Fewer than {fewest} {words.events} or {fewest} others are labelled, so {words.scores} are left out and the "
+        "interval is Clopper and Pearson's on the labels alone."
+    )
+
+
+@note("approximate-interval")
+def _approximate(voice: Voice) -> str:
+    return "Weights enter by their effective size, so the interval is approximate."

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrant.arrays import InputError
-from calibrant.export.document import Calibration
-from calibrant.guarantees.certificates import Refusal
+from calibrant.calibration import Calibration
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import LogitAffineMap
+from calibrant.messages import InputError, Setting
 from calibrant.shift.stages import check_rate, log_odds
 
-RECIPE = Refusal("the map is arithmetic on the sampling recipe, and saw no rows")
+RECIPE = Refusal(RefusalCode.NOT_FITTED, "the map is arithmetic on the sampling recipe, and saw no rows")
 
 SYNTHETIC = frozenset({"smote", "adasyn", "borderline-smote", "svm-smote", "smotenc", "rose", "mixup", "synthetic"})
 """Ways to rebalance that make rows up."""
@@ -126,8 +126,8 @@ def _offset(recipe: dict[str, float | None], rates: dict[str, float | None]) -> 
     by_recipe, by_rates = kept is not None or weight is not None, train is not None or true is not None
     if by_recipe == by_rates or (train is None) != (true is None):
         raise InputError(
-            "SamplingCorrection needs the recipe or the rates: pass kept_negatives= and / or class_weight=, "
-            "or train_rate= together with true_rate="
+            "kept_negatives",
+            "and / or class_weight must be given, or train_rate together with true_rate, but not both",
         )
     if train is not None and true is not None:
         return log_odds(check_rate("true_rate", true)) - log_odds(check_rate("train_rate", train))
@@ -135,12 +135,16 @@ def _offset(recipe: dict[str, float | None], rates: dict[str, float | None]) -> 
     if kept is not None:
         if not 1e-12 <= kept <= 1.0:
             raise InputError(
-                f"kept_negatives is the share of negatives that was kept, in (0, 1], got {kept!r}: 10 % is 0.1"
+                "kept_negatives",
+                f"must be the share of negatives that was kept, in (0, 1], got {kept!r}",
+                "10 % is 0.1",
             )
         offset += math.log(kept)
     if weight is not None:
         if not 1e-12 <= weight <= 1e12:
-            raise InputError(f"class_weight is the weight of a positive row, a finite number above 0, got {weight!r}")
+            raise InputError(
+                "class_weight", f"must be the weight of a positive row, a finite number above 0, got {weight!r}"
+            )
         offset -= math.log(weight)
     return offset
 
@@ -151,9 +155,10 @@ def _refuse_synthetic(method: str | None) -> None:
         return
     if name in SYNTHETIC:
         raise InputError(
-            f"method={method!r} makes rows up, so the classes' score distributions change and no factor on the odds "
-            "undoes it: fit a calibrator, such as PlattScaling, on real held-out rows"
+            Setting("method", method),
+            "makes rows up, so the classes' score distributions change and no factor on the odds undoes it",
+            "fit a calibrator, such as PlattScaling, on real held-out rows",
         )
     raise InputError(
-        f"method={method!r} is not known: pass 'undersampling', 'oversampling' or 'weights', or leave it out"
+        Setting("method", method), "is not known", "pass 'undersampling', 'oversampling' or 'weights', or leave it out"
     )

@@ -9,33 +9,37 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError, Kind, Rows
+from calibrant.arrays import Kind, Rows
 from calibrant.arrays.columns import read_floats, refuse_not_finite, value_range, without_negative_zero
 from calibrant.arrays.kinds import settle_kind
 from calibrant.arrays.sides import check_weights
-from calibrant.export.document import Calibration
-from calibrant.guarantees.certificates import Refusal
+from calibrant.calibration import Calibration
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap
+from calibrant.messages import InputError
 from calibrant.numerics import Ends
 from calibrant.tallies import Tally
 
 ROOT_STEPS = 200
-MOVED = Refusal("the base rate was moved after the fit, and no theorem here covers the rows that the map is moved to")
+MOVED = Refusal(
+    RefusalCode.MOVED,
+    "the base rate was moved after the fit, and no theorem here covers the rows that the map is moved to",
+)
 
 
 def unlabelled(scores: ArrayLike | Tally, sample_weight: ArrayLike | None, kind: Kind, name: str = "scores") -> Tally:
     """Scores without labels as a tally; the labels of a tally that has some are not looked at."""
     if isinstance(scores, Tally):
         if sample_weight is not None:
-            raise InputError(f"{name} is a tally, which holds its weights already: pass it alone")
+            raise InputError(name, "is a tally, which holds its weights already", "pass it alone")
         if scores.kind != kind:
-            raise InputError(f"{name} is a tally of {scores.kind} scores, but {kind} scores are needed here")
+            raise InputError(name, f"must be a tally of {kind} scores, got one of {scores.kind} scores")
         if not scores.total > 0:
-            raise InputError(f"{name} is an empty tally: there is nothing to work from")
+            raise InputError(name, "is an empty tally", "pass one that has rows")
         return scores
     s = read_floats(scores, name)
     if not s.size:
-        raise InputError(f"{name} is empty: pass at least one row")
+        raise InputError(name, "is empty", "pass at least one row")
     low, high = value_range(s)
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(s, name, "drop these rows or repair the score")
@@ -64,7 +68,7 @@ def log_odds(rate: float) -> float:
 def check_rate(name: str, value: float) -> float:
     """A rate strictly inside (0, 1), far enough from the ends for double precision."""
     if not isinstance(value, int | float | np.floating) or not 2.0**-50 <= value <= 1.0 - 2.0**-50:
-        raise InputError(f"{name} must be a rate inside (0, 1), got {value!r}: 3 % is 0.03")
+        raise InputError(name, f"must be a rate inside (0, 1), got {value!r}", "3 % is 0.03")
     return float(value)
 
 

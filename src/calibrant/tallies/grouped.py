@@ -11,7 +11,8 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
+from calibrant.messages import InputError
 from calibrant.numerics import Grid, Ints
 from calibrant.tallies.tally import Tally
 
@@ -92,7 +93,7 @@ class GroupedTally(Mapping[Any, Tally]):
         parts = iter(self._tallies.values())
         first = next(parts, None)
         if first is None:
-            raise InputError("there is no group to add up")
+            raise InputError("tally", "has no group to add up", "count some rows first")
         return reduce(Tally.__add__, parts, first)
 
     def __repr__(self) -> str:
@@ -120,7 +121,7 @@ def cluster_buckets(ids: ArrayLike) -> Ints:
 def check_ids(ids: NDArray[Any]) -> None:
     """Refuse cluster ids whose text differs from engine to engine."""
     if ids.dtype.kind not in "iuUO":
-        raise InputError(f"cluster ids must be integers or strings, got {ids.dtype}: convert them to text first")
+        raise InputError("groups", f"must be integers or strings, got {ids.dtype}", "convert them to text first")
 
 
 def _take(rows: Rows, index: NDArray[np.intp]) -> Rows:

@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 
 from calibrant.arrays import Rows
+from calibrant.messages import Note, Voice, note
 from calibrant.numerics import Floats, Ints, row_hashes
 from calibrant.tallies.tally import Tally
 
@@ -30,13 +31,32 @@ RARELY_MIXED = 0.05
 MIN_SHARE = 0.1
 """Share of the rows that must be copies."""
 
-FIX = (
-    "If a join or oversampling made copies, losses and intervals are too good: remove the copies, or pass the id of "
-    "the original row as groups"
-)
+
+@note("copied-rows")
+def copied_rows(voice: Voice, copies: int) -> str:
+    """Rows of which each seems to be there ``copies`` times."""
+    nouns = voice.nouns
+    pairs = f"nearly every pair of {nouns.score} and label occurs {copies} times or a multiple of it"
+    return f"the {nouns.rows} look repeated: {pairs}. {_fix(voice)}"
 
 
-def repeat_notes(tally: Tally) -> tuple[str, ...]:
+@note("unmixed-labels")
+def unmixed_labels(voice: Voice, tied: int, mixed: int, expected: float) -> str:
+    """Rows of equal score whose labels are equal more often than those of independent rows would be."""
+    nouns = voice.nouns
+    pairs = f"of {tied:,} {nouns.scores} with several {nouns.rows}, {mixed:,} have both labels"
+    usual = f"independent {nouns.rows} would show about {expected:,.0f}"
+    return f"the {nouns.rows} look repeated: {pairs}, and {usual}. {_fix(voice)}"
+
+
+def _fix(voice: Voice) -> str:
+    return (
+        "If a join or oversampling made copies, losses and intervals are too good: remove the copies, or pass the id "
+        f"of the original {voice.nouns.row} as {voice.argument('groups')}"
+    )
+
+
+def repeat_notes(tally: Tally) -> tuple[Note, ...]:
     r"""One note when the rows of an exact tally look like copies of other rows, else none.
 
     Two signs, either of which is enough. Equal copies: for some :math:`k \ge 2`, the counts of nearly all pairs of
@@ -57,8 +77,8 @@ def repeat_notes(tally: Tally) -> tuple[str, ...]:
     >>> repeat_notes(Tally.from_arrays(p, y))
     ()
     >>> (note,) = repeat_notes(Tally.from_arrays(np.tile(p, 3), np.tile(y, 3)))
-    >>> note.split(". ")[0]
-    'the rows look repeated: nearly every pair of score and label occurs 3 times or a multiple of it'
+    >>> note.code, note.values["copies"]
+    ('copied-rows', 3)
     """
     if tally.resolution != "exact":
         return ()
@@ -68,21 +88,15 @@ def repeat_notes(tally: Tally) -> tuple[str, ...]:
         return ()
     copies = _equal_copies(n, events)
     if copies:
-        return (
-            f"the rows look repeated: nearly every pair of score and label occurs {copies} times or a multiple of it. "
-            f"{FIX}",
-        )
+        return (copied_rows(copies),)
     expected = float(_mixed(n, events)[tied].sum())
     mixed = int((tied & (events > 0) & (events < n)).sum())
     if expected >= MIN_MIXED and mixed <= RARELY_MIXED * expected:
-        return (
-            f"the rows look repeated: of {int(tied.sum()):,} scores with several rows, {mixed:,} have both labels, and "
-            f"independent rows would show about {expected:,.0f}. {FIX}",
-        )
+        return (unmixed_labels(int(tied.sum()), mixed, expected),)
     return ()
 
 
-def repeat_notes_of_rows(rows: Rows) -> tuple[str, ...]:
+def repeat_notes_of_rows(rows: Rows) -> tuple[Note, ...]:
     """The same of rows, none if they have groups; of many rows, from all rows of some of the scores."""
     if rows.groups is not None:
         return ()

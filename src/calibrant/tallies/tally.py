@@ -11,7 +11,8 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, Kind, Rows, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
+from calibrant.messages import InputError, Phrase, Setting, plural
 from calibrant.numerics import Ends, Floats, Grid, Ints, chunks, fingerprint, float_keys
 from calibrant.tallies.cells import Cells, Counts, exact_cells, grid_cells, segment_sums
 from calibrant.tallies.sorted_rows import SortedRows
@@ -83,7 +84,7 @@ class Tally:
         if self._cells is not None and grid is not None and counts:
             tiny = np.abs(self._cells.keys) == grid.top - 1  # there offsets use all 30 bits, whatever the grid
             if int(self._cells.n.sum()) >> (33 + grid.bits) or int(self._cells.n[tiny].sum()) >> 33:
-                raise InputError("more rows than the sums of this grid can hold in 64 bits: tally them in parts")
+                raise InputError("grid", "cannot hold the sums of this many rows in 64 bits", "tally them in parts")
         self._edges = edges
         self._ends = ends
         self._fingerprint: str | None = None
@@ -145,19 +146,23 @@ class Tally:
         """
         counts, hits = _whole(n, "n"), _whole(events, "events")
         inner = np.asarray(edges, dtype=np.float64)
-        if len(counts) != len(hits) or len(inner) != len(counts) - 1:
-            raise InputError(f"{len(counts)} bins need {len(counts)} events and {len(counts) - 1} inner edges")
+        if len(hits) != len(counts):
+            raise InputError("events", f"must have one entry for each of the {len(counts)} bins, got {len(hits)}")
+        if len(inner) != len(counts) - 1:
+            raise InputError(
+                "edges", f"must be the {len(counts) - 1} edges between {len(counts)} bins, got {len(inner)}"
+            )
         if (hits > counts).any():
-            raise InputError(f"events exceed n in bin {int(np.argmax(hits > counts))}: are the columns swapped?")
+            raise InputError("events", f"exceed n in bin {int(np.argmax(hits > counts))}", "are the columns swapped?")
         if not (np.isfinite(inner).all() and (np.diff(inner) > 0).all()):
-            raise InputError("edges must be finite and increase from bin to bin: sort the table by score")
+            raise InputError("edges", "must be finite and increase from bin to bin", "sort the table by score")
         filled = np.flatnonzero(counts)
         means = None if scores is None else np.asarray(scores, dtype=np.float64)
         if means is not None:
             ends = (0.0, 1.0) if kind == "probability" else (-np.inf, np.inf)
             low, high = np.append(ends[0], inner), np.append(inner, ends[1])
             if means.shape != counts.shape or not ((means >= low) & (means <= high) & np.isfinite(means))[filled].all():
-                raise InputError("scores must hold the mean score of each bin, between its edges, or be left out")
+                raise InputError("scores", "must hold the mean score of each bin, between its edges, or be left out")
             means = means[filled]
         cells = Cells(filled.astype(np.int32), counts[filled], hits[filled], scores=means)
         return cls(cells, kind=kind, resolution="bins", edges=inner)
@@ -182,7 +187,7 @@ class Tally:
                 self._scores = self.grid.scores(cells.keys, cast(Counts, cells.offset) / cells.n)
             return self._scores
         if cells.scores is None:
-            raise InputError("this tally of bins has no mean scores: pass scores= to Tally.from_table")
+            raise InputError("tally", "has no mean scores of its bins", "pass scores= to Tally.from_table")
         return cells.scores
 
     @property
@@ -405,8 +410,9 @@ class Tally:
         split = self._splits_a_cell(knots)
         if split.any():
             raise InputError(
-                f"the edge {float(knots[split][0])!r} lies inside a cell of this tally: "
-                "use an exact tally, or an edge between two cells"
+                "edges",
+                f"holds {float(knots[split][0])!r}, which lies inside a cell of this tally",
+                "use an exact tally, or an edge between two cells",
             )
         starts = np.append(0, np.searchsorted(self.lower_edges, knots, side="left"))
         return segment_sums(self.n, starts), segment_sums(self.events, starts)
@@ -454,14 +460,15 @@ class Tally:
 
     def _check_alike(self, other: Tally) -> None:
         if self.kind != other.kind:
-            raise InputError(f"cannot add a tally of {self.kind} scores to one of {other.kind} scores")
+            raise InputError("other", f"must be a tally of {self.kind} scores to be added, got {other.kind} scores")
         if self.resolution != other.resolution or self.grid != other.grid:
             raise InputError(
-                f"cannot add tallies of different resolution ({self._resolution_text()} and "
-                f"{other._resolution_text()}): bring both to one grid with .coarsen()"
+                "other",
+                f"has a different resolution ({other._resolution_text()}, not {self._resolution_text()})",
+                "bring both to one grid with .coarsen()",
             )
         if self._edges is not None and not np.array_equal(self._edges, cast(Floats, other._edges)):
-            raise InputError("cannot add tallies of different bins: the edges differ")
+            raise InputError("other", "has different bins", "count both in bins with the same edges")
 
     def _resolution_text(self) -> str:
         return f"grid of {self.grid.bits} bits" if self.grid is not None else self.resolution
@@ -469,7 +476,7 @@ class Tally:
     def coarsen(self, grid: Grid | int) -> Tally:
         """The same rows on a coarser grid, given as a :class:`Grid` or by its bits; exact tallies go to any grid."""
         if self.resolution == "bins":
-            raise InputError("a tally of your own bins cannot be put on a grid: its scores are not known")
+            raise InputError("tally", "has bins of your own and cannot be put on a grid", "make it from the scores")
         target = grid if isinstance(grid, Grid) else Grid(grid, *((self.grid.low, self.grid.high) if self.grid else ()))
         if self._sorted is not None:
             gridded = Tally.from_rows(self._sorted.unsorted(self.kind), target)
@@ -482,7 +489,7 @@ class Tally:
         elif target.bits <= self.grid.bits and (target.low, target.high) == (self.grid.low, self.grid.high):
             codes, offset = self.grid.coarsen(cells.keys, cast(Counts, cells.offset), cells.n, target.bits)
         else:
-            raise InputError(f"cannot coarsen from {self.grid} to {target}: only fewer bits of the same range nest")
+            raise InputError("grid", f"must have the range of {self.grid} and at most as many bits, got {target}")
         merged = cells.merged(codes.astype(np.int32), offset)
         alike: dict[str, Any] = {"counts": self.counts, "whole": self.whole, "ends": self._ends}
         return Tally(merged, kind=self.kind, grid=target, resolution="grid", **alike)
@@ -497,9 +504,11 @@ class Tally:
         independently: a random split too, of random size.
         """
         if not self.counts:
-            raise InputError("only a tally of counts can be split: importance weights are not rows")
+            counts = Setting("weights", "counts")
+            fix = Phrase("pass {counts} if its weights are numbers of rows", counts=counts)
+            raise InputError("tally", "has importance weights and cannot be split into rows", fix)
         if not 0 <= size <= self.total:
-            raise InputError(f"size must lie between 0 and the {self.total:,} rows of the tally, got {size}")
+            raise InputError("size", f"must lie between 0 and the {self.total:,} rows of the tally, got {size}")
         seed = None if random_state is None else [random_state, int(self.fingerprint, 16)]
         rng = np.random.default_rng(seed)
         events = cast(Ints, self.events)
@@ -554,13 +563,14 @@ def effective_size(total: float, events: float, w2: float, w2_events: float) -> 
 def _check_range(scores: Floats, kind: Kind, grid: Grid) -> None:
     if kind == "probability":
         if not grid.unit:
-            raise InputError("probabilities go on the unit grid: leave low and high out of Grid(...)")
+            raise InputError("grid", "must be the unit grid for probabilities", "leave low and high out of Grid(...)")
         return
     outside = int(np.count_nonzero((scores < grid.low) | (scores > grid.high)))
     if outside:
         raise InputError(
-            f"{outside} scores lie outside the grid's range [{grid.low}, {grid.high}]: "
-            "widen it with Grid(low=..., high=...)"
+            "grid",
+            f"has the range [{grid.low}, {grid.high}], and {plural(outside, 'score lies', 'scores lie')} outside",
+            "widen it with Grid(low=..., high=...)",
         )
 
 
@@ -571,9 +581,9 @@ def _whole_weights(rows: Rows) -> bool:
 def _whole(values: ArrayLike, name: str) -> Ints:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
-        raise InputError(f"{name} must be a one-dimensional, not empty list of counts")
+        raise InputError(name, "must be a one-dimensional, not empty list of counts")
     if not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
-        raise InputError(f"{name} must hold whole numbers from 0 to 2**53")
+        raise InputError(name, "must hold integers from 0 to 2**53")
     return array.astype(np.int64)
 
 

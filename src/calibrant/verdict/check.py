@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Kind
+from calibrant.messages import Note, Voice, note
 from calibrant.metrics.binary.likelihood import Parameter
 from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.chance import Units, units_of
 from calibrant.tallies import Tally, end_notes, ends_at
 from calibrant.verdict.decision import TOLERANCE, decide, physical_rows
-from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.evidence import Evidence, overlap_unknown
 from calibrant.verdict.figures import amount
 from calibrant.verdict.gain import crossfitted_gain
 from calibrant.verdict.reading import read_evidence
@@ -144,7 +145,9 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
     """The verdict on tallies that have been taken already."""
     decision, tally, seen = decide(evidence, tolerance), evidence.tally, evidence.seen
     level, slope = decision.parameters.level, decision.parameters.slope
-    notes = (*evidence.notes, *_read_notes(tally, decision.chance.mean), *([seen.unseen] if seen.unseen else []))
+    notes = (*evidence.notes, *_read_notes(tally, decision.chance.mean))
+    if seen.unseen is not None:
+        notes += (overlap_unknown(seen.unseen),)
     in_sample = None if seen.share is None else seen.share > 0.0
     withheld = bool(in_sample) and not seen.crossfitted and decision.state != "miscalibrated"
     rows = physical_rows(tally)
@@ -181,13 +184,19 @@ def judge(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Ver
     )
 
 
-def _read_notes(tally: Tally, predicted: float) -> tuple[str, ...]:
+@note("log-odds-predict")
+def log_odds_predict(voice: Voice, events: float) -> str:
+    """Log-odds of scores of exactly 0 and 1 that change the number of predicted events."""
+    return f"level and slope are about these log-odds, which predict {amount(events)} {voice.nouns.events} in all"
+
+
+def _read_notes(tally: Tally, predicted: float) -> tuple[Note, ...]:
     """How log-odds read scores of exactly 0 and 1, and how many events that predicts where it makes a difference."""
     notes = end_notes(tally)
     read = float((tally.n * np.clip(tally.scores, *tally.ends)).sum())
     if not notes or abs(read - predicted) <= UNSEEN * min(predicted, float(tally.total) - predicted):
         return notes
-    return (*notes, f"level and slope are about these log-odds, which predict {amount(read)} events in all")
+    return (*notes, log_odds_predict(read))
 
 
 def _number(parameter: Parameter | None, ideal: float, p_value: float) -> Number | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import CalibrantWarning, InputError, Rows, check_rows
+from calibrant.arrays import Rows, check_rows
+from calibrant.messages import PYTHON, Argument, CalibrantWarning, InputError, Note, Phrase, Setting, Text, Voice
 from calibrant.metrics.variance import Spread, between
 from calibrant.numerics import Ends, Floats, logit
 from calibrant.tallies import repeat_notes_of_rows
@@ -25,6 +28,16 @@ MOST_MAPS = 20
 
 LOOKED_AT = 20_000
 """Rows, evenly spaced in the order of the old scores, that are looked at for that."""
+
+
+class Outcome(StrEnum):
+    """What a difference says about the new model."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    NOT_SIGNIFICANT = "not significant"
+    TOO_FEW_ROWS = "too few rows"
+    NOT_COMPARABLE = "not comparable"
 
 
 @dataclass(frozen=True)
@@ -46,29 +59,50 @@ class Difference:
         return self.new - self.old
 
     @property
-    def words(self) -> str:
-        """Better, worse, or no visible change."""
+    def outcome(self) -> Outcome:
+        """Better, worse, or why neither can be said."""
         if self.maps > 1:
-            return (
-                f"not comparable: the new scores come from {self.maps} maps (cross-fitted), each of which keeps the "
-                "old order"
-            )
+            return Outcome.NOT_COMPARABLE
         if not np.isfinite(self.low):
-            return "too few rows to tell"
+            return Outcome.TOO_FEW_ROWS
         if self.low <= 0.0 <= self.high or not np.isfinite(self.change):
-            return "no significant change"
-        return "better" if (self.change < 0.0) == self.lower_is_better else "worse"
+            return Outcome.NOT_SIGNIFICANT
+        return Outcome.BETTER if (self.change < 0.0) == self.lower_is_better else Outcome.WORSE
+
+    @property
+    def words(self) -> str:
+        """The outcome in words."""
+        return self.in_words(PYTHON)
+
+    def in_words(self, voice: Voice) -> str:
+        """The outcome in the words of a voice."""
+        match self.outcome:
+            case Outcome.NOT_COMPARABLE:
+                return (
+                    f"not comparable: the new {voice.nouns.scores} come from {self.maps} maps (cross-fitted), each of "
+                    "which keeps the old order"
+                )
+            case Outcome.TOO_FEW_ROWS:
+                return f"too few {voice.nouns.rows} to tell"
+            case Outcome.NOT_SIGNIFICANT:
+                return "no significant change"
+            case outcome:
+                return outcome.value
+
+    def say(self, voice: Voice) -> str:
+        """One line in the words of a voice."""
+        digits, words = _digits(self.change, self.high - self.low), self.in_words(voice)
+        share = f", {signed_percent(self.change / self.old)}" if self.old > 0.0 else ""
+        if not np.isfinite(self.low):
+            return f"{self.name}: {self.old:.4f} to {self.new:.4f}: {words}"
+        return (
+            f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+.{digits}f}{share}; "
+            f"95 % CI {self.low:+.{digits}f} to {self.high:+.{digits}f}): {words}"
+        )
 
     def __str__(self) -> str:
         """One line."""
-        digits = _digits(self.change, self.high - self.low)
-        share = f", {signed_percent(self.change / self.old)}" if self.old > 0.0 else ""
-        if not np.isfinite(self.low):
-            return f"{self.name}: {self.old:.4f} to {self.new:.4f}: {self.words}"
-        return (
-            f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+.{digits}f}{share}; "
-            f"95 % CI {self.low:+.{digits}f} to {self.high:+.{digits}f}): {self.words}"
-        )
+        return self.say(PYTHON)
 
 
 @dataclass(frozen=True)
@@ -83,13 +117,19 @@ class Crossing:
     down: float
     down_events: float
 
+    def say(self, voice: Voice) -> str:
+        """One line in the words of a voice."""
+        events = voice.nouns.events
+        return (
+            f"at {self.threshold:g}: {self.up:,.0f} {voice.nouns.rows} move up "
+            f"({_rate(self.up_events, self.up, events)}), {self.down:,.0f} move down "
+            f"({_rate(self.down_events, self.down, events)}); above it {self.above_old:,.0f} before, "
+            f"{self.above_new:,.0f} after"
+        )
+
     def __str__(self) -> str:
         """One line."""
-        return (
-            f"at {self.threshold:g}: {self.up:,.0f} rows move up ({_rate(self.up_events, self.up)}), "
-            f"{self.down:,.0f} move down ({_rate(self.down_events, self.down)}); "
-            f"above it {self.above_old:,.0f} before, {self.above_new:,.0f} after"
-        )
+        return self.say(PYTHON)
 
 
 @dataclass(frozen=True)
@@ -101,15 +141,24 @@ class Change:
     differences: tuple[Difference, ...]
     crossings: tuple[Crossing, ...]
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes on both models, each once."""
+        return tuple(dict.fromkeys((*self.old.notes, *self.new.notes)))
+
+    def say(self, voice: Voice) -> str:
+        """The whole comparison in the words of a voice."""
+        rows = voice.nouns.rows
+        lines = [f"Old: {self.old.in_words(voice).headline}", f"New: {self.new.in_words(voice).headline}"]
+        lines += [f"  {difference.say(voice)}" for difference in self.differences]
+        if self.crossings:
+            lines.append(f"{rows[:1].upper()}{rows[1:]} that cross a policy threshold:")
+            lines += [f"  {crossing.say(voice)}" for crossing in self.crossings]
+        return "\n".join([*lines, *(f"Note: {note.say(voice)}" for note in self.notes)])
+
     def __str__(self) -> str:
         """The whole comparison as text."""
-        lines = [f"Old: {self.old.headline}", f"New: {self.new.headline}"]
-        lines += [f"  {difference}" for difference in self.differences]
-        if self.crossings:
-            lines.append("Rows that cross a policy threshold:")
-            lines += [f"  {crossing}" for crossing in self.crossings]
-        lines += [f"Note: {note}" for note in dict.fromkeys((*self.old.notes, *self.new.notes))]
-        return "\n".join(lines)
+        return self.say(PYTHON)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -117,7 +166,8 @@ class Change:
             "old": self.old.to_dict(),
             "new": self.new.to_dict(),
             "differences": [
-                {**plain(asdict(each)), "change": each.change, "words": each.words} for each in self.differences
+                {**plain(asdict(each)), "change": each.change, "outcome": each.outcome.value, "words": each.words}
+                for each in self.differences
             ],
             "crossings": [asdict(crossing) for crossing in self.crossings],
         }
@@ -166,18 +216,17 @@ def compare(
     >>> change.new.state, change.differences[0].words
     ('calibrated', 'better')
     """
-    outcomes = (y, y if y_new is None else y_new)
-    old, new = (
-        without_single_groups(_read(name, scores, labels, sample_weight, weights, groups, positive))
-        for name, scores, labels in zip(("scores_old", "scores_new"), (scores_old, scores_new), outcomes, strict=True)
-    )
+    given = {"weights": weights, "groups": groups, "positive": positive}
+    old = _read({"scores": "scores_old"}, scores_old, y, sample_weight, **given)
+    names = {"scores": "scores_new"} | ({} if y_new is None else {"y": "y_new"})
+    new = _read(names, scores_new, y if y_new is None else y_new, sample_weight, **given)
     if len(old.scores) != len(new.scores):
-        raise InputError(
-            f"scores_old has {len(old.scores)} rows and scores_new {len(new.scores)}: both must score the same rows"
-        )
+        lengths = {"old": len(old.scores), "new": len(new.scores)}
+        problem = Phrase("has {old} rows and {other} has {new}", other=Argument("scores_new"), **lengths)
+        raise InputError("scores_old", problem, "both must score the same rows")
     levels = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
     if levels.ndim != 1 or not ((levels >= 0.0) & (levels <= 1.0)).all():
-        raise InputError("thresholds must be probabilities between 0 and 1")
+        raise InputError("thresholds", "must be probabilities between 0 and 1")
     impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
     loss = "Log loss, scores kept 2^-32 off 0 and 1" if impossible else "Log loss"
     return Change(
@@ -192,15 +241,30 @@ def compare(
     )
 
 
-def _read(name: str, scores: Any, y: Any, sample_weight: Any, weights: Any, groups: Any, positive: Any) -> Rows:
+def _read(names: Mapping[str, str], scores: Any, y: Any, sample_weight: Any, **given: Any) -> Rows:
+    """Checked rows of one model; ``names`` are what its arguments are called here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
         try:
-            return check_rows(
-                scores, y, sample_weight, weights=weights, groups=groups, positive=positive, kind="probability"
-            )
+            return without_single_groups(check_rows(scores, y, sample_weight, kind="probability", **given))
         except InputError as error:
-            raise InputError(f"in {name}: {error}") from None
+            fix = None if error.fix is None else _renamed(error.fix, names)
+            raise InputError(_named(error.subject, names), _renamed(error.problem, names), fix) from None
+
+
+def _named(subject: str | Setting, names: Mapping[str, str]) -> str | Setting:
+    return subject if isinstance(subject, Setting) else names.get(subject, subject)
+
+
+def _renamed(text: Text, names: Mapping[str, str]) -> Text:
+    """A problem or a fix that names the arguments of :func:`compare`."""
+    if not isinstance(text, Phrase):
+        return text
+    values = {
+        name: Argument(names.get(value.name, value.name)) if isinstance(value, Argument) else value
+        for name, value in text.values.items()
+    }
+    return Phrase(text.template, **values)
 
 
 def _log_losses(rows: Rows) -> Floats:
@@ -314,5 +378,5 @@ def _digits(change: float, width: float) -> int:
     return int(np.clip(1 - np.floor(np.log10(min(sizes))), 4, 9)) if sizes else 4
 
 
-def _rate(events: float, rows: float) -> str:
-    return "none" if not rows else f"{events / rows:.1%} events".replace("%", " %")
+def _rate(events: float, rows: float, noun: str) -> str:
+    return f"{100.0 * events / rows:.1f} % {noun}" if rows else "none"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
 import numpy as np
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.metrics.binary.likelihood import Parameter, Parameters
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.variance import FEWEST_CLUSTERS
@@ -17,6 +18,17 @@ from calibrant.verdict.outlook import Rule, more_labels
 from calibrant.verdict.shape import Misfit, Tolerance, worst_misfit
 
 State = Literal["calibrated", "miscalibrated", "off", "cannot tell"]
+
+
+class Direction(Enum):
+    """How probabilities are off as a whole."""
+
+    TOO_LOW = "too low"
+    TOO_HIGH = "too high"
+    TOO_EXTREME = "too extreme"
+    NOT_EXTREME_ENOUGH = "not extreme enough"
+    ONLY_ENDS = "only 0 and 1"
+
 
 TOLERANCE = (0.2, 0.2)
 
@@ -169,10 +181,10 @@ def physical_rows(tally: Tally) -> float:
 
 
 def check_tolerance(tolerance: tuple[float, float]) -> tuple[float, float]:
-    """Two positive numbers, or one sentence."""
+    """Two positive numbers; anything else is refused."""
     pair = np.asarray(tolerance, dtype=np.float64)
     if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0.0).all()):
-        raise InputError(f"tolerance must be two positive numbers, for level and slope, got {tolerance!r}")
+        raise InputError("tolerance", f"must be two positive numbers, for level and slope, got {tolerance!r}")
     return float(pair[0]), float(pair[1])
 
 

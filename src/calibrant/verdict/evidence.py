@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
+from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.variance import Spread, between
 from calibrant.numerics import Ends, Floats, Grid
 from calibrant.selection.folds import Folds, periods_of
@@ -27,6 +29,31 @@ NO_FOLDS = Folds(())
 """Nothing can be set apart."""
 
 
+class Unseen(StrEnum):
+    """Why judged rows cannot be compared with those that a map was fitted to."""
+
+    FRAME = "large frame"
+    GRID = "grid"
+    TIES = "ties"
+
+
+_WHY = {
+    Unseen.FRAME: "a frame of this size is seen as counts on a grid",
+    Unseen.GRID: "{scores} were counted on a grid",
+    Unseen.TIES: "{scores} are heaped or few",
+}
+
+
+@note("overlap-unknown")
+def overlap_unknown(voice: Voice, why: Unseen) -> str:
+    """A map has an origin, and rows cannot be compared with it."""
+    nouns = voice.nouns
+    return (
+        f"it cannot be seen whether the map was fitted to these {nouns.rows} "
+        f"({_WHY[why].format(scores=nouns.scores)}): judge it on {nouns.rows} that were set apart"
+    )
+
+
 @dataclass(frozen=True)
 class Seen:
     """What is known about judged rows and the map that they passed through.
@@ -38,16 +65,13 @@ class Seen:
     crossfitted
         Whether the map was fitted to all of them, and was therefore fitted anew without each part for that part.
     unseen
-        What a reader must know where that cannot be told; else empty.
+        Why that cannot be told, where a map has an origin; else None.
     """
 
     share: float | None = None
     crossfitted: bool = False
-    unseen: str = ""
+    unseen: Unseen | None = None
 
-
-UNSEEN = "it cannot be seen whether the map was fitted to these rows ({}): judge it on rows that were set apart"
-"""What is told where a map has an origin and rows cannot be compared with it, with the reason."""
 
 NOT_SEEN = Seen()
 """Nothing is known, or no map was passed through."""
@@ -82,7 +106,7 @@ class Evidence:
     parts: Parts | None = None
     period_parts: Parts | None = None
     """With groups: how events vary between clusters, by segment and by period."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     seen: Seen = NOT_SEEN
     """Whether the map that the scores passed through was fitted to these rows."""
 
@@ -94,7 +118,7 @@ class Evidence:
 
 
 def evidence_of_rows(
-    rows: Rows, segments: Columns | None = None, said: tuple[str, ...] = (), *, random_state: int = 0
+    rows: Rows, segments: Columns | None = None, said: tuple[Note, ...] = (), *, random_state: int = 0
 ) -> Evidence:
     """Tallies of checked rows of probabilities, by their groups, their time and the given segments."""
     rows = in_event_rows(without_single_groups(rows))
@@ -172,6 +196,16 @@ def part_of(n: Floats, events: Floats, predicted: Floats, variance: Floats, *, c
     there = n > 0.0
     alone = n[there] == 1.0 if counts else np.zeros(int(there.sum()), dtype=bool)
     return Part(between((events - ratio * predicted)[there], variance[there], alone), int(there.sum()))
+
+
+def not_probabilities() -> InputError:
+    """Scores on no scale of probability."""
+    logit = Setting("kind", "logit")
+    return InputError(
+        "scores",
+        "holds real numbers, not probabilities",
+        Phrase("{fit}, or pass {logit} for log-odds", fit=Advice.FIT_FIRST, logit=logit),
+    )
 
 
 def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:

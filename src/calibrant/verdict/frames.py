@@ -11,17 +11,28 @@ from typing import Any, Literal, cast
 import narwhals as nw
 import numpy as np
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import Kind
+from calibrant.calibration import Calibration
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import apply, fresh_name, on_local_clock, plain_names, read_frame
 from calibrant.engine.frames import tally, totals
-from calibrant.export.document import Calibration
 from calibrant.maps import LogitAffineMap
+from calibrant.messages import InputError, Setting, Voice, note
 from calibrant.numerics import Floats, Grid
 from calibrant.selection.folds import PERIODS, Folds, cut_time, deal
 from calibrant.tallies import CLUSTER_BUCKETS, Clusters, GroupedTally, Tally
 from calibrant.verdict.decision import physical_rows
-from calibrant.verdict.evidence import NO_FOLDS, NOT_SEEN, UNSEEN, Evidence, Part, Seen, forward_folds, part_of
+from calibrant.verdict.evidence import (
+    NO_FOLDS,
+    NOT_SEEN,
+    Evidence,
+    Part,
+    Seen,
+    Unseen,
+    forward_folds,
+    not_probabilities,
+    part_of,
+)
 
 FINE = Grid()
 """Cells of the whole and of the cluster buckets, which are cut where the whole is cut."""
@@ -32,11 +43,14 @@ MOST_MOMENTS = 10_000
 CUTS = ("1d", "1h", "1m", "1s")
 """Timestamps are cut to the first of these that leaves twice as many moments as there are periods."""
 
-TOO_LARGE = "a frame of this size is seen as counts on a grid"
-NO_GAIN = (
-    "the gain from recalibration was not measured: importance weights in a frame of this size are seen as sums only, "
-    "unless time= or groups= says how to set rows apart"
-)
+
+@note("gain-not-measured")
+def gain_not_measured(voice: Voice) -> str:
+    """Importance weights, of which an engine gives sums alone."""
+    return (
+        "the gain from recalibration was not measured: importance weights in a frame of this size are seen as sums "
+        f"only, unless {voice.argument('time')} or {voice.argument('groups')} says how to set {voice.nouns.rows} apart"
+    )
 
 
 @dataclass(frozen=True)
@@ -130,8 +144,8 @@ def evidence_of_frame(
         None if by_group is None else groups,
         parts,
         period_parts,
-        () if folds.parts else (NO_GAIN,),
-        NOT_SEEN if calibration is None or calibration.provenance is None else Seen(unseen=UNSEEN.format(TOO_LARGE)),
+        () if folds.parts else (gain_not_measured(),),
+        NOT_SEEN if calibration is None or calibration.provenance is None else Seen(unseen=Unseen.FRAME),
     )
 
 
@@ -140,7 +154,7 @@ def _as_probabilities(frame: Any, score: str, kind: Kind | None, calibration: Ca
         name = fresh_name(frame, "calibrated probability")
         return apply(calibration, frame, score, name=name), name
     if kind == "real":
-        raise InputError("scores are not probabilities: fit a calibrator first, or pass kind='logit' for log-odds")
+        raise not_probabilities()
     if kind != "logit":
         return frame, score
     name = fresh_name(frame, "probability of these log-odds")
@@ -195,7 +209,7 @@ def _tallied_moments(engine: Engine, time: str) -> tuple[dict[str, Any], Grouped
         count = _rows_of(rows.select(moment.alias("moment")).unique().head(MOST_MOMENTS + 1))
         if count > MOST_MOMENTS:
             raise InputError(
-                f"time={time!r} has more than {MOST_MOMENTS:,} distinct values: cut it into days or months"
+                Setting("time", time), f"has more than {MOST_MOMENTS:,} distinct values", "cut it into days or months"
             )
         if count >= 2 * PERIODS:
             break

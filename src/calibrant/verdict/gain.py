@@ -14,13 +14,9 @@ from calibrant.maps import Map
 from calibrant.selection.folds import Folds
 from calibrant.selection.losses import Losses, outputs_of
 from calibrant.tallies import Tally
-from calibrant.verdict.figures import percent, signed_percent
 
 FEWEST, MANY = 10, 1_000
 """Rows of the minority class that a two-parameter map, and that also a monotone map, needs to be tried."""
-
-SMALL = 0.01
-"""Share of the loss below which a gain is called small, when the interval says so."""
 
 FITS: dict[str, Callable[[Tally], Map]] = {
     "PlattScaling": lambda tally: fit_platt(tally)[0],
@@ -63,26 +59,6 @@ class Gain:
     def clear(self) -> bool:
         """Whether the gain is more than twice its standard error."""
         return self.before - self.after > 2.0 * self.se
-
-    def sentence(self, how: str) -> str:
-        """The gain in words: clear, small, or not to be told from chance."""
-        low, high = self.interval
-        if self.clear:
-            return (
-                f"Recalibration with {self.method} would cut the log loss by {percent(self.share)} ({how}: "
-                f"{self.before:.4f} to {self.after:.4f})."
-            )
-        if max(abs(low), abs(high)) <= SMALL:
-            return f"Recalibration with {self.method} would change the log loss by less than 1 % ({how})."
-        if high < 0.0:
-            return (
-                f"Recalibration with {self.method} would do harm: {signed_percent(-self.share)} log loss when {how}. "
-                "Keep the scores as they are."
-            )
-        return (
-            f"Recalibration with {self.method} changed the log loss by {signed_percent(-self.share)} when {how}, which "
-            f"may be chance (95 % CI {signed_percent(-high)} to {signed_percent(-low)})."
-        )
 
 
 def crossfitted_gain(folds: Folds) -> Gain | None:

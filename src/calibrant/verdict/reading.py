@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import CalibrantWarning, InputError, Kind, Rows, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
 from calibrant.arrays.columns import refuse_names, score_and_label
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.sides import side_column
 from calibrant.maps.base import by_name
+from calibrant.messages import Advice, CalibrantWarning, InputError, Note, Phrase, Setting
 from calibrant.numerics import expit
 from calibrant.selection.folds import Folds
 from calibrant.tallies import GroupedTally, Tally, repeat_notes, repeat_notes_of_rows
-from calibrant.verdict.evidence import MOST_ROWS, NO_FOLDS, NOT_SEEN, Columns, Evidence, evidence_of_rows
+from calibrant.verdict.evidence import (
+    MOST_ROWS,
+    NO_FOLDS,
+    NOT_SEEN,
+    Columns,
+    Evidence,
+    evidence_of_rows,
+    not_probabilities,
+)
 
 if TYPE_CHECKING:
     from calibrant.verdict.through import Through
@@ -51,8 +60,7 @@ def read_evidence(
         through = Through.of(calibration)
         kind = through.kind(kind)
     if isinstance(scores, (Tally, GroupedTally)):
-        if any(given is not None for given in (y, sample_weight, score, label, by, time, groups)):
-            raise InputError("a tally holds its labels, weights and groups already: pass it alone")
+        _refuse_beside(y=y, sample_weight=sample_weight, score=score, label=label, by=by, time=time, groups=groups)
         return _from_tallies(scores, random_state, through)
     frame_of = score_and_label(y, score, label)
     if frame_of is not None:
@@ -65,7 +73,7 @@ def read_evidence(
         columns = _columns(scores, [*roles.names, *needed])
         if columns is None:
             if arrays:
-                raise InputError(f"{arrays[0]} must name a column of the frame, which has too many rows for arrays")
+                raise InputError(arrays[0], "must name a column of the frame, which has too many rows for arrays")
             return evidence_of_frame(
                 scores,
                 roles,
@@ -84,7 +92,7 @@ def read_evidence(
     else:
         refuse_names("check", y=y, sample_weight=sample_weight, by=by, time=time, groups=groups)
         if y is None:
-            raise InputError("y is missing: pass check(scores, y), or check(frame, score=..., label=...)")
+            raise InputError("y", "is missing", "pass check(scores, y), or check(frame, score=..., label=...)")
         by = by_name(by)
         beside = {} if through is None else through.beside(by)
     with warnings.catch_warnings(record=True) as caught:
@@ -92,8 +100,7 @@ def read_evidence(
         rows = check_rows(
             scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
         )
-    said = tuple(str(warning.message) for warning in caught if "one class" not in str(warning.message))
-    said = (*said, *repeat_notes_of_rows(rows))
+    said = (*_told(caught), *repeat_notes_of_rows(rows))
     kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
     segments: Columns = {} if by is None else _segments(by, len(np.asarray(y)), kept)
     if through is None:
@@ -104,6 +111,26 @@ def read_evidence(
     return replace(evidence_of_rows(rows, segments, said, random_state=random_state), seen=seen)
 
 
+def _refuse_beside(**given: object) -> None:
+    """Whatever comes beside a tally is a mistake."""
+    for argument, value in given.items():
+        if value is not None:
+            raise InputError(
+                argument, "cannot be given with a tally, which holds its labels, weights and groups", "pass it alone"
+            )
+
+
+def _told(caught: Sequence[warnings.WarningMessage]) -> tuple[Note, ...]:
+    """Warnings about the rows as notes, but for one class, which the verdict itself is about; others are passed on."""
+    notes = []
+    for each in caught:
+        if isinstance(each.message, CalibrantWarning):
+            notes.append(each.message.note)
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return tuple(note for note in notes if note.code != "one-class")
+
+
 def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Through | None) -> Evidence:
     parts: tuple[Tally, ...] = ()
     seen = NOT_SEEN
@@ -112,9 +139,9 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Throu
         given, parts, seen = through.tallies(given, random_state)
     tally = given.total() if isinstance(given, GroupedTally) else given
     if tally.kind != "probability":
-        raise InputError(f"a verdict needs probabilities, not {tally.kind} scores: fit a calibrator first")
+        raise InputError("scores", f"is a tally of {tally.kind} scores, not of probabilities", Advice.FIT_FIRST)
     if not tally.total > 0:
-        raise InputError("the tally is empty: there is nothing to judge")
+        raise InputError("scores", "is an empty tally", "pass one that holds rows")
     segments = {}
     if isinstance(given, GroupedTally):
         segments = {"group": GroupedTally({key: each.scaled(tally.event_unit) for key, each in given.items()})}
@@ -128,7 +155,7 @@ def _as_probabilities(rows: Rows) -> Rows:
     if rows.kind == "logit":
         return replace(rows, scores=expit(rows.scores), kind="probability")
     if rows.kind == "real":
-        raise InputError("scores are not probabilities: fit a calibrator first, or pass kind='logit' for log-odds")
+        raise not_probabilities()
     return rows
 
 
@@ -137,7 +164,7 @@ def _names(by: Any) -> list[str]:
         return []
     names = [by] if isinstance(by, str) else list(by)
     if isinstance(by, Mapping) or not all(isinstance(name, str) for name in names):
-        raise InputError("by must name columns of the frame: a name, or a list of names")
+        raise InputError("by", "must name columns of the frame", "pass a name, or a list of names")
     return names
 
 
@@ -163,26 +190,39 @@ def _refuse_missing(frame: Any, needed: Sequence[str]) -> None:
     missing = [name for name in needed if name not in there]
     if missing:
         raise InputError(
-            f"the map needs the column {missing[0]!r}, which the frame does not have: it has "
-            f"{', '.join(map(repr, there))}; rename one of them"
+            "calibration",
+            f"needs the column {missing[0]!r}, which the frame does not have",
+            f"it has {', '.join(map(repr, there))}; rename one of them",
         )
 
 
 def _taken(columns: Mapping[str, Any], kept: NDArray[np.bool_] | None) -> dict[str, Keys]:
     """Groups of the rows that count, by column."""
-    keys = {name: read_keys(column, f"the column {name!r}") for name, column in columns.items()}
+    keys = {name: _needed_keys(column, name) for name, column in columns.items()}
     return keys if kept is None else {name: Keys(each.codes[kept], each.names) for name, each in keys.items()}
 
 
-def _keys(column: NDArray[Any], name: str) -> NDArray[Any]:
-    if column.dtype == object and len({type(value) for value in column.tolist()}) > 1:
-        raise InputError(f"by[{name!r}] mixes values of several types: turn them into text first")
-    return column
+def _needed_keys(column: Any, name: str) -> Keys:
+    try:
+        return read_keys(column)
+    except InputError as error:
+        problem = Phrase("needs the column {name!r}, which {problem}", name=name, problem=error.problem)
+        raise InputError("calibration", problem, error.fix) from None
+
+
+def _segment_column(column: Any, length: int, subject: str | Setting) -> NDArray[Any]:
+    try:
+        read = side_column(column, "by", length)
+    except InputError as error:
+        raise error.about(subject) from None
+    if read.dtype == object and len({type(value) for value in read.tolist()}) > 1:
+        raise InputError(subject, "mixes values of several types", "turn them into text first")
+    return read
 
 
 def _segments(by: Any, length: int, kept: NDArray[np.bool_] | None) -> dict[str, NDArray[Any]]:
-    columns = dict(by) if isinstance(by, Mapping) else {getattr(by, "name", None) or "segment": by}
-    read = {
-        str(name): _keys(side_column(column, f"by[{name!r}]", length), str(name)) for name, column in columns.items()
-    }
+    if isinstance(by, Mapping):
+        read = {str(name): _segment_column(column, length, Setting("by", name)) for name, column in by.items()}
+    else:
+        read = {str(getattr(by, "name", None) or "segment"): _segment_column(by, length, "by")}
     return read if kept is None else {name: column[kept] for name, column in read.items()}

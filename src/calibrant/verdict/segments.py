@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from calibrant.messages import plural
 from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm_log
 from calibrant.metrics.variance import FEWEST_CLUSTERS
@@ -88,7 +89,7 @@ class Segment:
         )
         name = f"{self.column} = {self.value}"
         if not self.judged:
-            return f"{name}: cannot be judged, {self.clusters} group{'' if self.clusters == 1 else 's'} ({counts})"
+            return f"{name}: cannot be judged, {plural(self.clusters or 0, 'group')} ({counts})"
         if not self.off:
             return f"{name}: could be chance ({counts}; adjusted p {p_text(self.p_value)})"
         side = "low" if self.events > self.predicted else "high"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -28,10 +28,22 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Misfit:
-    """One stretch of the scores, and how surely its events are beyond what the tolerance allows."""
+class Range:
+    """A range of the scores: a tail, what lies between two scores, or a single score that several rows have."""
 
-    where: str
+    kind: Literal["lowest", "highest", "between", "single"]
+    low: float
+    high: float
+    """The lowest and the highest score in it."""
+    share: float
+    """Of the rows."""
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One range of the scores, and how surely its events are beyond what the tolerance allows."""
+
+    where: Range
     rows: float
     events: float
     predicted: float
@@ -116,38 +128,30 @@ def _at_least(k: float, m: float, p: float) -> float:
     return float(special.betainc(k, m - k + 1.0, p))
 
 
-Range = tuple[str, int, int]
-"""Name, first cell and the cell after the last."""
-
-
-def _ranges(n: Floats, scores: Floats) -> list[Range]:
-    """Tails and stretches of whole cells, each once, in words that stand after "in the"."""
+def _ranges(n: Floats, scores: Floats) -> list[tuple[Range, int, int]]:
+    """Tails and stretches of whole cells, each once, with the first cell and the cell after the last."""
     share = np.cumsum(n) / n.sum()
-    found: dict[tuple[int, int], str] = {}
+    found: dict[tuple[int, int], Literal["lowest", "highest", "between", "single"]] = {}
     for tail in TAILS:
         stop = int(np.searchsorted(share, tail - 1e-12)) + 1
         start = int(np.searchsorted(share, 1.0 - tail + 1e-12))
-        above = 1.0 - (share[start - 1] if start else 0.0)
-        found.setdefault((start, len(n)), f"highest {_percent(above)} of the scores")
-        found.setdefault((0, stop), f"lowest {_percent(share[stop - 1])} of the scores")
+        found.setdefault((start, len(n)), "highest")
+        found.setdefault((0, stop), "lowest")
     for low, high in STRETCHES:
         start, stop = (int(np.searchsorted(share, end)) for end in (low, high))
         if stop > start:
-            held = share[stop - 1] - (share[start - 1] if start else 0.0)
-            ends = f"{_score(scores[start])} to {_score(scores[stop - 1])}"
-            found.setdefault((start, stop), f"scores from {ends} ({_percent(held)} of the rows)")
+            found.setdefault((start, stop), "between")
     for start, stop in found:
         if stop == start + 1 and n[start] > 1.0:  # a heap is its score
-            found[start, stop] = f"rows with score {_score(scores[start])}"
-    return [(name, *cells) for cells, name in found.items() if cells != (0, len(n))]
+            found[start, stop] = "single"
+    return [
+        (Range(kind, float(scores[start]), float(scores[stop - 1]), _held(share, start, stop)), start, stop)
+        for (start, stop), kind in found.items()
+        if (start, stop) != (0, len(n))
+    ]
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.005 else f"{100 * share:.1g} %"
-
-
-def _score(score: float) -> str:
-    """A score to three digits, counted from 1 where it is near 1."""
-    near = min(score, 1.0 - score)
-    digits = 2 - math.floor(math.log10(near)) if near > 1e-12 else 2
-    return f"{score:.{digits}f}".rstrip("0").rstrip(".")
+def _held(share: Floats, start: int, stop: int) -> float:
+    """The share of the rows in these cells; all above the lower ones, where they reach the end."""
+    upper = 1.0 if stop == len(share) else float(share[stop - 1])
+    return upper - (float(share[start - 1]) if start else 0.0)

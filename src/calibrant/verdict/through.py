@@ -5,25 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError, Kind, Rows
+from calibrant.arrays import Kind, Rows
 from calibrant.arrays.keys import Keys
-from calibrant.export.document import BY_SEGMENT, Calibration, as_calibration
+from calibrant.calibration import BY_SEGMENT, Calibration, as_calibration
 from calibrant.guarantees.overlap import Overlap
 from calibrant.maps import Map
 from calibrant.maps.base import needed_columns
+from calibrant.messages import Argument, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.selection.folds import FOLDS, random_folds
 from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict.evidence import NOT_SEEN, UNSEEN, Columns, Seen
+from calibrant.verdict.evidence import NOT_SEEN, Columns, Seen, Unseen
 
-NOT_AGAIN = (
-    "a map by segment is not cross-fitted here, as each part would need its own choice of segments: the calibrator's "
-    "before_ and after_ are losses on rows that it had not seen"
-)
+
+@note("segments-not-crossfitted")
+def segments_not_crossfitted(voice: Voice) -> str:
+    """A map by segment was fitted to the rows that are judged."""
+    return (
+        "a map by segment is not cross-fitted here, as each part would need its own choice of segments: the "
+        f"calibrator's before_ and after_ are losses on {voice.nouns.rows} that it had not seen"
+    )
+
+
+@note("rows-without-probability")
+def rows_without_probability(voice: Voice, left_out: int, n: int) -> str:
+    """Rows for which no map could be fitted, or whose group the map does not know."""
+    return f"{left_out:,} of {n:,} {voice.nouns.rows} have no probability and are left out"
 
 
 @dataclass(frozen=True)
@@ -44,9 +55,9 @@ class Through:
         """What the scores are: what the calibration takes."""
         if kind is not None and kind != self.calibration.kind:
             raise InputError(
-                f"kind={kind!r} is not what the calibration takes, {self.calibration.kind!r}: leave it out"
+                Setting("kind", kind), f"is not what the calibration takes, {self.calibration.kind!r}", "leave it out"
             )
-        return self.calibration.kind
+        return cast(Kind, self.calibration.kind)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,9 +88,12 @@ class Through:
             again = self.calibration.map.apply(rows.scores, groups)
         kept = np.isfinite(again)
         if not kept.any():
-            raise InputError("the calibration gives no row a probability: are its groups those of these rows?")
-        why = (NOT_AGAIN,) if overlap is not None and overlap.whole and _by_segment(self.calibration) else ()
-        notes = (*rows.other_notes, *_left_out(kept), *why)
+            raise InputError(
+                "calibration", "gives no row a probability", "check that its groups are those of these rows"
+            )
+        notes = (*rows.other_notes, *_left_out(kept))
+        if overlap is not None and overlap.whole and _by_segment(self.calibration):
+            notes += (segments_not_crossfitted(),)
         made = Rows(
             scores=np.asarray(again[kept], dtype=np.float64),
             labels=rows.labels[kept],
@@ -126,12 +140,17 @@ class Through:
         """The tally of calibrated probabilities, its random parts where they were cross-fitted, and what is known."""
         if self.columns:
             raise InputError(
-                f"the map needs the column {self.columns[0]!r} beside the scores, which a tally does not hold: pass "
-                "arrays with by, or a frame"
+                "calibration",
+                f"needs the column {self.columns[0]!r} beside the scores, which a tally does not hold",
+                Phrase("pass arrays with {by}, or a frame", by=Argument("by")),
             )
         whole = given.total() if isinstance(given, GroupedTally) else given
         if whole.kind != self.calibration.kind:
-            raise InputError(f"the tally holds {whole.kind} scores, and the calibration takes {self.calibration.kind}")
+            raise InputError(
+                "scores",
+                f"is a tally of {whole.kind} scores, and the calibration takes {self.calibration.kind}",
+                Phrase("count them with {kind}", kind=Setting("kind", self.calibration.kind)),
+            )
         overlap = self._overlap(whole)
         seen = self._seen(whole, overlap)
         if isinstance(given, GroupedTally):
@@ -167,7 +186,7 @@ class Through:
         if data is None:  # a map that says nothing about its rows
             return NOT_SEEN
         gridded = not judged.resolution == data.resolution == "exact"
-        return Seen(unseen=UNSEEN.format("scores were counted on a grid" if gridded else "scores are heaped or few"))
+        return Seen(unseen=Unseen.GRID if gridded else Unseen.TIES)
 
 
 def _by_segment(calibration: Calibration) -> bool:
@@ -182,6 +201,6 @@ def _mapped(tally: Tally, fitted: Map) -> Tally:
     return Tally(plain.merged(probabilities, None), counts=tally.counts, whole=tally.whole)
 
 
-def _left_out(kept: NDArray[np.bool_]) -> tuple[str, ...]:
+def _left_out(kept: NDArray[np.bool_]) -> tuple[Note, ...]:
     missing = int(len(kept) - kept.sum())
-    return (f"{missing:,} of {len(kept):,} rows have no probability and are left out",) if missing else ()
+    return (rows_without_probability(missing, len(kept)),) if missing else ()

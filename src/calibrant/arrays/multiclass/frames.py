@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.errors import InputError
 from calibrant.arrays.keys import key_text
+from calibrant.messages import Argument, InputError, Phrase
 
 
 def needed_columns(scores: Any, classes: tuple[str, ...], columns: tuple[str, ...]) -> Any:
@@ -25,22 +25,27 @@ def needed_columns(scores: Any, classes: tuple[str, ...], columns: tuple[str, ..
 def _places(found: tuple[str, ...], classes: tuple[str, ...], columns: tuple[str, ...]) -> list[int]:
     """Where each class is among the columns of a frame: by the name that its column had at fit, else by its own."""
     if len(set(found)) != len(found):
-        raise InputError("two columns of scores have the same name: rename one of them")
+        raise InputError("scores", "has two columns of the same name", "rename one of them")
     for wanted in (columns, classes):
         if wanted and set(wanted) <= set(found):
             return [found.index(name) for name in wanted]
     missing = [name for name in (columns or classes) if name not in found]
     raise InputError(
-        f"scores has no column {missing[0]!r}: its columns are {', '.join(map(repr, found[:5]))}; rename them as the "
-        "classes, or pass an array in the order of the classes"
+        "scores",
+        f"has no column {missing[0]!r}",
+        f"its columns are {', '.join(map(repr, found[:5]))}; rename them as the classes, or pass an array in "
+        "the order of the classes",
     )
 
 
 def column_name(column: Any) -> str:
     """The name of a column as text."""
-    text = key_text(column, "columns of scores")
+    try:
+        text = key_text(column)
+    except InputError as error:
+        raise InputError("scores", f"has the column {column!r}", "name the columns as the classes") from error
     if text is None:
-        raise InputError("a column of scores has no name: name the columns as the classes")
+        raise InputError("scores", "has a column without a name", "name the columns as the classes")
     return text
 
 
@@ -58,10 +63,12 @@ def rebuilt(like: Any, out: NDArray[Any], names: Sequence[str]) -> Any:
 def refuse_turned(columns: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Columns that are called as the classes, but listed otherwise: by name and by place they would differ."""
     if columns != names and set(columns) == set(names):
-        place = next(j for j, name in enumerate(names) if columns[j] != name)
+        column, name = next((column, name) for column, name in zip(columns, names, strict=True) if column != name)
+        found = {"column": column, "name": name, "scores": Argument("scores")}
         raise InputError(
-            f"classes has {names[place]!r} where scores has the column {columns[place]!r}: leave classes out if the "
-            "columns name them, or pass scores as an array if they do not"
+            "classes",
+            Phrase("has {name!r} where {scores} has the column {column!r}", **found),
+            Phrase("leave it out if the columns name the classes, or pass {scores} as an array if not", **found),
         )
 
 
@@ -71,8 +78,9 @@ def refuse_stranger(columns: tuple[str, ...], labels: Sequence[str]) -> None:
     strange = [name for name in columns if name not in known]
     if strange:
         raise InputError(
-            f"scores has the column {strange[0]!r}, which no label names, and rows are no probabilities that sum to "
-            "1: drop it, or pass classes= if it is a class"
+            "scores",
+            f"has the column {strange[0]!r}, which no label names, and rows are no probabilities that sum to 1",
+            "drop it, or pass classes= if it is a class",
         )
 
 
@@ -85,5 +93,5 @@ def refuse_text(scores: Any, names: tuple[str, ...]) -> None:
         if text or column.dtype.kind not in "biufO":
             what = f"text such as {text[0]!r}" if text else f"values of type {column.dtype}"
             raise InputError(
-                f"scores has the column {name!r}, which holds {what}: pass the columns of the classes alone"
+                "scores", f"has the column {name!r}, which holds {what}", "pass the columns of the classes alone"
             )

@@ -8,39 +8,49 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.errors import InputError
 from calibrant.arrays.keys import LONGEST_KEY, Keys, key_text, plain_text
 from calibrant.arrays.multiclass.frames import refuse_turned
+from calibrant.messages import Argument, InputError, Note, Phrase, Voice, note
+
+
+@note("classes-from-labels")
+def classes_from_labels(voice: Voice, classes: tuple[str, ...]) -> str:
+    """Columns that were taken for the sorted labels."""
+    return f"columns taken as {first_names(classes)}, the sorted labels: pass classes= to confirm"
 
 
 def class_names(
     given: Sequence[Any] | None, columns: tuple[str, ...], target: NDArray[Any], keys: Keys, size: int
-) -> tuple[tuple[str, ...], NDArray[Any], tuple[str, ...]]:
+) -> tuple[tuple[str, ...], NDArray[Any], tuple[Note, ...]]:
     """Names of the classes in the order of the columns, the classes as the caller writes them, and what was guessed."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     if given is not None:
         listed = list(given)
         if len(listed) != size:
-            raise InputError(f"classes has {len(listed)} entries but scores has {size} columns: pass one per column")
+            raise InputError("classes", _unlike(f"{len(listed)} entries", size), "pass one per column")
     elif columns:
         listed = list(columns)
     elif len(keys.names) == size:
         distinct = {key_text(value, "y"): value for value in np.unique(target).tolist()}
         listed = list(distinct.values())
-        notes = (
-            f"columns taken as {first_names(tuple(map(str, distinct)))}, the sorted labels: pass classes= to confirm",
-        )
+        notes = (classes_from_labels(tuple(map(str, distinct))),)
     else:
         example = f"range({size})" if target.dtype.kind in "iu" else "[...]"
         raise InputError(
-            f"y has {len(keys.names)} classes but scores has {size} columns: pass classes={example}, the labels in the "
-            "order of the columns"
+            "y",
+            _unlike(f"{len(keys.names)} classes", size),
+            f"pass classes={example}, the labels in the order of the columns",
         )
     names = tuple(key_text(value, "classes") or "" for value in listed)
     if len(set(names)) != size or not all(name and len(name) <= LONGEST_KEY and plain_text(name) for name in names):
-        raise InputError("classes must be distinct and not empty: text, whole numbers or truth values")
+        raise InputError("classes", "must be distinct and not empty", "pass text, integers or booleans")
     refuse_turned(columns, names)
     return names, _as_written(listed, target), notes
+
+
+def _unlike(found: str, size: int) -> Phrase:
+    """Another number of something than there are columns of scores."""
+    return Phrase("has {found} but {scores} has {size} columns", found=found, scores=Argument("scores"), size=size)
 
 
 def _as_written(listed: list[Any], target: NDArray[Any]) -> NDArray[Any]:

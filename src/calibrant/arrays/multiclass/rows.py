@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_length, check_option, refuse_other_order
-from calibrant.arrays.errors import InputError, warn
 from calibrant.arrays.keys import Keys, read_keys
+from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.frames import column_name, needed_columns, rebuilt, refuse_stranger, refuse_text
 from calibrant.arrays.multiclass.names import class_names, first_names
 from calibrant.arrays.multiclass.spread import Spread
 from calibrant.arrays.sides import check_time, check_weights, side_column
+from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, Text, Voice, note, warn
 
-ClassKind = Literal["probability", "logit", "independent"]
 """Rows that sum to 1; any real numbers, taken through softmax; numbers in [0, 1] that each speak for themselves."""
 
 BLOCK = 1 << 17
@@ -26,6 +26,34 @@ BLOCK = 1 << 17
 
 Matrix = NDArray[Any]
 """float32 or float64."""
+
+
+@note("class-logits-guessed")
+def class_logits_guessed(voice: Voice, low: float, high: float) -> str:
+    """Class scores that were read as logits."""
+    confirm = voice.setting("kind", "logit")
+    return f"{voice.nouns.scores} read as logits (from {low:.6g} to {high:.6g}): pass {confirm} to confirm"
+
+
+@note("independent-columns-guessed")
+def independent_columns_guessed(voice: Voice, least: float, most: float) -> str:
+    """Class scores in [0, 1] whose rows do not sum to 1."""
+    summed = f"{voice.nouns.rows} sum to between {least:.6g} and {most:.6g}: each column is taken to speak for itself"
+    return f"{summed}; pass {voice.setting('kind', 'independent')} to confirm"
+
+
+@note("probabilities-as-logits")
+def probabilities_as_logits(voice: Voice) -> str:
+    """Logits, as the caller says, that look like probabilities."""
+    said = voice.setting("kind", "logit")
+    return f"{voice.nouns.scores} look like {voice.nouns.probabilities}, and are taken as logits, as {said} says"
+
+
+@note("probabilities-for-logits")
+def probabilities_for_logits(voice: Voice) -> str:
+    """Probabilities, it seems, for a map of logits."""
+    look = f"{voice.nouns.scores} look like {voice.nouns.probabilities}"
+    return f"{look}, but the map was fitted on logits: pass logits"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +76,8 @@ class ClassRows:
         What the scores are.
     columns : tuple of str
         Names of the columns of a frame; empty for arrays.
-    notes : tuple of str
-        What was guessed or converted, one sentence each.
+    other_notes, kind_notes : tuple of Note
+        What was guessed or converted; ``kind_notes`` are about the kind of the scores.
     """
 
     scores: Matrix
@@ -62,11 +90,17 @@ class ClassRows:
     time: NDArray[Any] | None
     kind: ClassKind
     columns: tuple[str, ...]
-    notes: tuple[str, ...]
+    other_notes: tuple[Note, ...]
+    kind_notes: tuple[Note, ...] = ()
 
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.labels)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """All that was guessed or converted."""
+        return (*self.kind_notes, *self.other_notes)
 
     @property
     def mass(self) -> NDArray[Any]:
@@ -97,7 +131,8 @@ class ClassRows:
             part(self.time),
             self.kind,
             self.columns,
-            self.notes,
+            self.other_notes,
+            self.kind_notes,
         )
 
 
@@ -165,11 +200,13 @@ def check_class_rows(
     matrix, columns = read_matrix(scores)
     n, size = matrix.shape
     if n == 0:
-        raise InputError("scores is empty: pass at least one row")
+        raise InputError("scores", "is empty", "pass at least one row")
     if is_matrix(y):
         raise InputError(
-            "y has several columns: pass one label per row; of a one-hot matrix pass y.argmax(axis=1), which calls the "
-            "classes by the numbers of their columns, from 0"
+            "y",
+            "has several columns",
+            "pass one label per row; of a one-hot matrix pass y.argmax(axis=1), which calls the classes by the "
+            "numbers of their columns, from 0",
         )
     target = label_column(y, "y")
     check_length(target, "y", n)
@@ -177,7 +214,7 @@ def check_class_rows(
     keys = read_keys(target, "y")
     names, values, name_notes = class_names(classes, columns, target, keys, size)
     fix = "write them as classes= does" if classes is not None else "pass classes=, the labels in the order of columns"
-    labels = class_codes(keys, (*names, *others), fix=f"{fix}, or drop these rows")
+    labels = class_codes(keys, (*names, *others), fix=Phrase("{name}, or {drop}", name=fix, drop=Advice.DROP_ROWS))
     w, notes = (None, ()) if sample_weight is None else check_weights(sample_weight, weights, n)
     group = None if groups is None else side_column(groups, "groups", n)
     when, time_notes = (None, ()) if time is None else check_time(time, n)
@@ -185,12 +222,12 @@ def check_class_rows(
     found, kind_notes, high = settle_class_kind(matrix, kind, loose, lambda: refuse_stranger(columns, known))
     rows = ClassRows(
         without_excess(matrix, found, high), labels, names, values, w, w is None or weights == "counts", group, when,
-        found, () if columns == names else columns, (*kind_notes, *name_notes, *notes, *time_notes),
+        found, () if columns == names else columns, (*name_notes, *notes, *time_notes), kind_notes,
     )  # fmt: skip
     if w is not None and np.count_nonzero(w) < n:
         rows = rows.take(np.flatnonzero(w != 0))
         if not len(rows):
-            raise InputError("sample_weight is zero in every row: at least one row must count")
+            raise InputError("sample_weight", "is zero in every row", "at least one row must count")
     return rows
 
 
@@ -208,7 +245,9 @@ def check_class_scores(
     """
     matrix, found = read_matrix(needed_columns(scores, tuple(classes), tuple(columns)))
     if matrix.shape[1] != len(classes) and not found:
-        raise InputError(f"scores has {matrix.shape[1]} columns but the map has {len(classes)} classes: pass one each")
+        raise InputError(
+            "scores", f"has {matrix.shape[1]} columns but the map has {len(classes)} classes", "pass one each"
+        )
     missing = np.isnan(np.einsum("nk->n", matrix))
     if missing.any():
         missing = np.isnan(matrix).any(axis=1)  # infinities of either sign sum to NaN too
@@ -216,7 +255,7 @@ def check_class_scores(
         matrix = matrix.copy()
         matrix[missing] = np.nan
     if matrix.size and np.isinf(matrix[~missing]).any():
-        raise InputError("scores holds infinities: repair these rows")
+        raise InputError("scores", "holds infinities", "repair these rows")
     high = _settle_fitted(matrix[~missing] if missing.any() else matrix, kind)
     return without_excess(np.ascontiguousarray(matrix), kind, high), lambda out, names: rebuilt(scores, out, names)
 
@@ -233,10 +272,10 @@ def check_fresh_rows(
 def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
     """A matrix of floats and the names of its columns, none for arrays."""
     if isinstance(scores, np.ma.MaskedArray):
-        raise InputError("scores is a masked array: drop the masked rows and pass a plain array")
+        raise InputError("scores", "is a masked array", "drop the masked rows and pass a plain array")
     if hasattr(scores, "collect") or hasattr(scores, "fetchall"):
         raise InputError(
-            "scores is a table that is not in memory: collect it, or use to_sql to apply a map where it is"
+            "scores", "is a table that is not in memory", "collect it, or use to_sql to apply a map where it is"
         )
     names: tuple[str, ...] = ()
     raw: Any = scores
@@ -256,22 +295,26 @@ def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
             a = a.astype(np.float64)
     except (TypeError, ValueError) as error:
         refuse_text(scores, names)
-        raise InputError(f"scores cannot be read as a matrix of numbers ({error}): pass one column per class") from None
+        raise InputError(
+            "scores", f"cannot be read as a matrix of numbers ({error})", "pass one column per class"
+        ) from None
     if a.ndim != 2 or a.shape[1] < 2:
         raise InputError(
-            f"scores has shape {a.shape}: pass a matrix with one row per case and one column per class, two or more"
+            "scores",
+            f"has shape {a.shape}",
+            "pass a matrix with one row per case and one column per class, two or more",
         )
     if a.dtype.kind not in "biuf":
         refuse_text(scores, names)
-        raise InputError(f"scores holds values of type {a.dtype}: pass numbers")
+        raise InputError("scores", f"holds values of type {a.dtype}", "pass numbers")
     if len(set(names)) != len(names):
-        raise InputError("two columns of scores have the same name: rename one of them")
+        raise InputError("scores", "has two columns of the same name", "rename one of them")
     return np.ascontiguousarray(a, dtype=np.float32 if a.dtype.char in "ef" else np.float64), names
 
 
 def settle_class_kind(
     matrix: Matrix, kind: ClassKind | None, loose: bool = False, doubt: Callable[[], None] = lambda: None
-) -> tuple[ClassKind, tuple[str, ...], float]:
+) -> tuple[ClassKind, tuple[Note, ...], float]:
     """What the scores are: as was said, when they agree with it, or as their range and sums tell; and the largest.
 
     ``doubt`` is asked to refuse before anything but probabilities is guessed.
@@ -283,13 +326,13 @@ def settle_class_kind(
         doubt()
         return *_guessed(spread, loose), spread.high
     if kind == "logit":
-        told = 'scores look like probabilities, and are taken as logits, as kind="logit" says'
-        return kind, (told,) if spread.probable and len(matrix) > 1 else (), spread.high
+        return kind, (probabilities_as_logits(),) if spread.probable and len(matrix) > 1 else (), spread.high
     if not spread.inside:
         spread.refuse_percent()
         raise InputError(
-            f"scores must lie in [0, 1] to be of kind {kind!r}, but run from {spread.low:.6g} to {spread.high:.6g}: "
-            'pass kind="logit" if they are logits'
+            "scores",
+            f"must lie in [0, 1] to be of kind {kind!r}, but run from {spread.low:.6g} to {spread.high:.6g}",
+            Phrase("pass {logit} if they are logits", logit=Setting("kind", "logit")),
         )
     if kind == "probability" and not spread.probable:
         spread.refuse_sums()
@@ -301,28 +344,27 @@ def _settle_fitted(matrix: Matrix, kind: ClassKind) -> float:
     spread = Spread.of(matrix, BLOCK)
     if kind == "logit":
         if spread.probable and len(matrix) > 1:
-            warn("scores look like probabilities, but the map was fitted on logits: pass logits")
+            warn(probabilities_for_logits())
     elif not spread.inside:
         spread.refuse_percent()
         raise InputError(
-            f"scores must lie in [0, 1], but run from {spread.low:.6g} to {spread.high:.6g}: pass probabilities, such "
-            "as the softmax of logits"
+            "scores",
+            f"must lie in [0, 1], but run from {spread.low:.6g} to {spread.high:.6g}",
+            "pass probabilities, such as the softmax of logits",
         )
     elif kind == "probability" and not spread.probable:
         spread.refuse_sums(fitted=True)
     return spread.high
 
 
-def _guessed(spread: Spread, loose: bool) -> tuple[ClassKind, tuple[str, ...]]:
+def _guessed(spread: Spread, loose: bool) -> tuple[ClassKind, tuple[Note, ...]]:
     """The kind of scores that are no probabilities."""
     if not spread.inside:
         spread.refuse_percent()
-        told = f'scores read as logits (from {spread.low:.6g} to {spread.high:.6g}): pass kind="logit" to confirm'
-        return "logit", (told,)
+        return "logit", (class_logits_guessed(spread.low, spread.high),)
     if not loose:
         spread.refuse_sums()
-    summed = f"rows sum to between {spread.least:.6g} and {spread.most:.6g}: each column is taken to speak for itself"
-    return "independent", (f'{summed}; pass kind="independent" to confirm',)
+    return "independent", (independent_columns_guessed(spread.least, spread.most),)
 
 
 def without_excess(matrix: Matrix, kind: ClassKind, high: float) -> Matrix:
@@ -332,16 +374,22 @@ def without_excess(matrix: Matrix, kind: ClassKind, high: float) -> Matrix:
     return np.asarray(np.minimum(matrix, matrix.dtype.type(1.0)))
 
 
-def class_codes(keys: Keys, names: tuple[str, ...], name: str = "y", fix: str = "drop these rows") -> NDArray[np.intp]:
+def class_codes(keys: Keys, names: tuple[str, ...], name: str = "y", fix: Text = Advice.DROP_ROWS) -> NDArray[np.intp]:
     """Column of each row's class; a class that is not among the names is refused, and so is none."""
     unknown = sorted(set(keys.names) - set(names))
     if unknown:
         raise InputError(
-            f"{name} has the class {unknown[0]!r}, which no column of scores is for (classes are "
-            f"{first_names(names)}): {fix}"
+            name,
+            Phrase(
+                "has the class {unknown!r}, which no column of {scores} is for (classes are {names})",
+                unknown=unknown[0],
+                scores=Argument("scores"),
+                names=first_names(names),
+            ),
+            fix,
         )
     codes = keys.among(names)
     if (codes < 0).any():
         bad = int((codes < 0).reshape(len(codes), -1).any(axis=1).argmax())
-        raise InputError(f"{name} has no class in row {bad}: drop rows without a label")
+        raise InputError(name, f"has no class in row {bad}", "drop rows without a label")
     return codes

@@ -1,4 +1,4 @@
-"""Range and sums of a matrix of class scores, which tell its kind, and the sentences where they do not."""
+"""Range and sums of a matrix of class scores, which tell its kind, and the errors where they do not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.errors import InputError
+from calibrant.messages import Advice, InputError, Phrase, Setting, Text
 
 SUM_TOLERANCE = 2e-3
 """By how much a row of probabilities may miss 1: half precision does, up to this."""
@@ -37,9 +37,7 @@ class Spread:
         low, high, least, most = (np.array(each, dtype=np.float64) for each in zip(*parts, strict=True))
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             bad = int((~np.isfinite(matrix).all(axis=1)).argmax())
-            raise InputError(
-                f"scores holds NaN or infinities, first in row {bad}: drop these rows or repair the scores"
-            )
+            raise InputError("scores", f"holds NaN or infinities, first in row {bad}", Advice.DROP_OR_REPAIR_SCORES)
         return cls(float(low.min()), float(high.max()), float(least.min()), float(most.max()))
 
     @property
@@ -55,18 +53,23 @@ class Spread:
     def refuse_percent(self) -> None:
         """Refuse rows that sum to about 100."""
         if self.low >= 0.0 and self.least >= 98.0 and self.most <= 102.0:
-            raise InputError("scores look like percentages, since rows sum to about 100: divide by 100")
+            raise InputError("scores", "has rows that sum to about 100 and look like percentages", Advice.DIVIDE_BY_100)
 
     def refuse_sums(self, fitted: bool = False) -> NoReturn:
         """Refuse rows that do not sum to 1; a map that is fitted, or a forecaster, takes no other kind."""
         near = self.least >= 0.9 and self.most <= 1.1
-        divided = "pass scores / scores.sum(axis=1, keepdims=True)" if near else "pass probabilities"
-        alone = 'kind="independent" if each column speaks for itself'
+        divided = "pass scores / scores.sum(axis=1, keepdims=True)"
+        alone = Phrase("{kind} if each column speaks for itself", kind=Setting("kind", "independent"))
+        fix: Text
         if fitted:
-            fix = f"{divided}, {'since the map takes probabilities' if near else 'such as the softmax of logits'}"
+            fix = (
+                f"{divided}, since the map takes probabilities"
+                if near
+                else "pass probabilities, such as the softmax of logits"
+            )
         elif near:
-            fix = f"{divided} if they are meant to be probabilities, or {alone}"
+            fix = Phrase(f"{divided} if they are meant to be probabilities, or {{alone}}", alone=alone)
         else:
-            fix = f'pass kind="logit" if they are logits, or {alone}'
-        sums = f"rows of scores sum to between {self.least:.6g} and {self.most:.6g}, not to 1"
-        raise InputError(f"{sums}, and nothing is renormalised here: {fix}")
+            fix = Phrase("pass {kind} if they are logits, or {alone}", kind=Setting("kind", "logit"), alone=alone)
+        sums = f"has rows that sum to between {self.least:.6g} and {self.most:.6g}, not to 1"
+        raise InputError("scores", f"{sums}, and nothing is renormalized here", fix)

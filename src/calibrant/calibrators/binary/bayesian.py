@@ -6,12 +6,16 @@ from numbers import Real
 from typing import ClassVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from calibrant.arrays import InputError
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, Fit
 from calibrant.fits.bayesian_binning import fit_averaged
-from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.fits.needs import STEP_ROWS
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import Map, StepMap
+from calibrant.messages import Advice, InputError, Phrase, Voice
+from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 
@@ -64,26 +68,30 @@ class BayesianBinning(BinaryCalibrator):
     """
 
     _monotone: ClassVar[bool] = False
-    _rich_as: ClassVar[str | None] = "binning"
+    _needed_minority: ClassVar[int] = STEP_ROWS
+    n_bins_: NDArray[np.intp]
+    weights_: Floats
 
     def __init__(self, spread: float = 10.0, *, prior_rows: float = 2.0) -> None:
         self.spread = spread
         self.prior_rows = prior_rows
 
-    def _fit_map(self, tally: Tally) -> Map:
+    def _fit_map(self, tally: Tally) -> Fit[Map]:
         _check_number("spread", self.spread, 1.0, 1e6)
         _check_number("prior_rows", self.prior_rows, 1e-9, 1e9)
         fitted = fit_averaged(tally, float(self.spread), float(self.prior_rows))
-        self.n_bins_, self.weights_ = fitted.counts, fitted.weights
-        return fitted.map
+        return Fit(fitted.map, found={"n_bins_": fitted.counts, "weights_": fitted.weights})
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         return Refusal(
-            "Bayesian binning weighs its bins with the labels that fill them, which no theorem here covers: "
-            "use HistogramBinning if you need a certificate"
+            RefusalCode.NO_THEOREM,
+            Phrase(
+                "Bayesian binning weighs its bins with the labels that fill them, which no theorem here covers: {use}",
+                use=Advice.USE_BINNING,
+            ),
         )
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         best = int(np.argmax(self.weights_))
         values = cast(StepMap, self.map_).values
         return (
@@ -94,4 +102,4 @@ class BayesianBinning(BinaryCalibrator):
 
 def _check_number(name: str, value: object, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
-        raise InputError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}")
+        raise InputError(name, f"must be a number from {low:g} to {high:g}, got {value!r}")

@@ -7,10 +7,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.errors import warn
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, Fit
 from calibrant.fits.bins import (
     ROUNDING,
     check_bins,
@@ -21,19 +19,29 @@ from calibrant.fits.bins import (
     parted,
     width_edges,
 )
-from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.issuing import Bins, issue
+from calibrant.guarantees.origins import BinRule, Source
 from calibrant.guarantees.overlap import common_rows
 from calibrant.guarantees.planning import Scheme, plan, split_size
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map
+from calibrant.messages import Argument, InputError, Phrase, Setting, Voice, note, plural, warn
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
-FIXED_SOURCE = "Gupta 2023, section 3.4.1, bins fixed beforehand"
+FIXED_SOURCE = Source("Gupta 2023", "section 3.4.1, bins fixed beforehand")
 CHOSEN_BEFORE = "the bins were chosen before these rows were seen"
 OTHER_ROWS = "the tally that chose the bins is independent of these rows"
 SEED = "the part was drawn once, and neither the draw nor its seed was picked by its result"
+
+
+@note("fewer-bins")
+def fewer_bins(voice: Voice, rows: int, asked: int, bins: int) -> str:
+    """Of more bins than the rows can fill."""
+    noun = voice.nouns.rows
+    return f"{rows} {noun} are too few for {asked} bins: {bins} are used (a certificate needs two {noun} a bin)"
 
 
 class HistogramBinning(BinaryCalibrator):
@@ -110,6 +118,7 @@ class HistogramBinning(BinaryCalibrator):
 
     _monotone: ClassVar[bool] = False
     _restores: ClassVar[bool] = True
+    bins_: Bins
 
     def __init__(
         self,
@@ -136,10 +145,10 @@ class HistogramBinning(BinaryCalibrator):
         self.extremes = extremes
         self.random_state = random_state
 
-    def _fit_map(self, tally: Tally) -> Map:
+    def _fit_map(self, tally: Tally) -> Fit[Map]:
         self._check_parameters(tally)
-        self.bins_ = self._bins(tally)
-        return self.bins_.to_map()
+        bins = self._bins(tally)
+        return Fit(bins.to_map(), found={"bins_": bins})
 
     def _restored(self) -> Map:
         self.bins_ = replace(self.bins_, odds=self._odds)
@@ -152,18 +161,25 @@ class HistogramBinning(BinaryCalibrator):
 
     def _bins(self, tally: Tally) -> Bins:
         if tally.edges is not None:
-            return self._fixed(tally, tally.edges, "your own table", CHOSEN_BEFORE)
+            return self._fixed(tally, tally.edges, BinRule.TABLE, CHOSEN_BEFORE)
         count = self._count(tally)
         if self.strategy == "width":
-            return self._fixed(tally, width_edges(tally, count), "equal widths", fixed=count == self.n_bins)
+            return self._fixed(tally, width_edges(tally, count), BinRule.WIDTHS, fixed=count == self.n_bins)
         if isinstance(self.bins_from, Tally):
             return self._from_another(tally, self.bins_from, count)
         if not tally.counts:
-            return self._fixed(tally, mass_edges(tally, count, np.inf), "equal weights")
+            return self._fixed(tally, mass_edges(tally, count, np.inf), BinRule.WEIGHTS)
         return self._from_part(tally, count) if self.bins_from == "part" else self._from_own_rows(tally, count)
 
     def _fixed(
-        self, tally: Tally, edges: Floats, rule: str, assumption: str = "", *, fixed: bool = True, refusal: str = ""
+        self,
+        tally: Tally,
+        edges: Floats,
+        rule: BinRule,
+        assumption: str = "",
+        *,
+        fixed: bool = True,
+        refusal: Refusal | None = None,
     ) -> Bins:
         kept = self.extremes == "succession"
         return counted(tally, edges, rule, FIXED_SOURCE, assumption, fixed=fixed, succession=kept, refusal=refusal)
@@ -171,7 +187,7 @@ class HistogramBinning(BinaryCalibrator):
     def _from_another(self, tally: Tally, other: Tally, count: int) -> Bins:
         edges = mass_edges(other, count, tally.total)
         stays = count == self.n_bins and np.array_equal(edges, mass_edges(other, count, np.inf))
-        rule, refusal = "equal masses of another tally", _refuse_common_rows(tally, other)
+        rule, refusal = BinRule.OTHER_MASSES, _refuse_common_rows(tally, other)
         return self._fixed(tally, edges, rule, OTHER_ROWS, fixed=stays, refusal=refusal)
 
     def _from_part(self, tally: Tally, count: int) -> Bins:
@@ -179,9 +195,9 @@ class HistogramBinning(BinaryCalibrator):
             part, rest = tally.split(split_size(int(tally.total), count), self.random_state)
         else:
             part, rest = parted(tally, self.part_size, self.random_state)
-        rule = f"equal masses of a random part of {int(part.total):,} rows"
-        edges = mass_edges(part, count, float(rest.total))
-        return self._fixed(rest, edges, rule, SEED, fixed=False, refusal=seed_refusal(tally, self.random_state))
+        edges, refusal = mass_edges(part, count, float(rest.total)), seed_refusal(tally, self.random_state)
+        made = self._fixed(rest, edges, BinRule.PART_MASSES, SEED, fixed=False, refusal=refusal)
+        return replace(made, part_rows=int(part.total))
 
     def _from_own_rows(self, tally: Tally, count: int) -> Bins:
         kept = self.extremes == "succession"
@@ -193,7 +209,7 @@ class HistogramBinning(BinaryCalibrator):
         total = int(tally.effective_size * (1.0 + ROUNDING))
         count, most = self._asked_for(total), max(total // 2, 1)
         if count > most:
-            warn(f"{total} rows are too few for {count} bins: {most} are used (a certificate needs two rows a bin)")
+            warn(fewer_bins(total, count, most))
         return min(count, most)
 
     def _asked_for(self, total: int) -> int:
@@ -214,22 +230,38 @@ class HistogramBinning(BinaryCalibrator):
                 check_option(name, getattr(self, name), allowed)
         given = [name for name in ("n_bins", "points_per_bin", "epsilon") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise InputError(f"{' and '.join(given)} both choose the number of bins: give one of them")
+            raise InputError(
+                given[0],
+                Phrase("and {other} both choose the number of bins", other=Argument(given[1])),
+                "give one of them",
+            )
         for name in ("n_bins", "points_per_bin"):
             if getattr(self, name) is not None:
                 check_bins(getattr(self, name), name)
         if given and tally.edges is not None:
-            raise InputError(f"{given[0]} has no meaning for a table of your own bins: leave it out")
+            raise InputError(given[0], "has no meaning for a table of your own bins", "leave it out")
         if self.strategy == "width" and self.bins_from != "all":
-            raise InputError('strategy="width" takes no rows to choose bins: leave bins_from out')
+            raise InputError(
+                Setting("strategy", "width"),
+                "takes no rows to choose bins",
+                Phrase("leave {bins_from} out", bins_from=Argument("bins_from")),
+            )
         if self.part_size is not None and self.bins_from != "part":
-            raise InputError('part_size is the size of the part: it goes with bins_from="part"')
+            raise InputError(
+                "part_size",
+                "is the size of the part that chooses the bins",
+                Phrase("pass {part}, or leave it out", part=Setting("bins_from", "part")),
+            )
         if self.epsilon is not None and (self.strategy == "width" or isinstance(self.bins_from, Tally)):
-            raise InputError("epsilon cannot be planned for bins that these rows do not choose: pass n_bins")
+            raise InputError(
+                "epsilon",
+                "cannot be planned for bins that these rows do not choose",
+                Phrase("pass {n_bins}", n_bins=Argument("n_bins")),
+            )
         if isinstance(self.bins_from, Tally):
             _check_other(self.bins_from, tally)
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         bins = self.bins_
         rows = bins.n[bins.n > 0]
         spread = f"{rows.min():,.6g}" if rows.min() == rows.max() else f"{rows.min():,.6g} to {rows.max():,.6g}"
@@ -239,7 +271,7 @@ class HistogramBinning(BinaryCalibrator):
             if not inverted
             else f"; the outputs fall {'once' if inverted == 1 else f'{inverted} times'} as the score rises"
         )
-        return f"{len(rows)} bin{'' if len(rows) == 1 else 's'} from {bins.rule}, {spread} rows each{order}"
+        return f"{plural(len(rows), 'bin')} from {bins.origin}, {spread} rows each{order}"
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -250,19 +282,28 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _refuse_common_rows(tally: Tally, other: Tally) -> str:
+def _refuse_common_rows(tally: Tally, other: Tally) -> Refusal | None:
     """Why the bins carry no certificate where rows that fill them also chose them; an error if these are all rows."""
     common = common_rows(tally, other)
     if other is tally or common.whole:
-        raise InputError('bins_from holds the very rows that are fitted: leave it out, or use bins_from="part"')
+        raise InputError(
+            "bins_from",
+            "holds the very rows that are fitted",
+            Phrase("leave it out, or use {part}", part=Setting("bins_from", "part")),
+        )
     if not common.in_sample:
-        return ""
-    return (
-        f"about {100 * common.share:.0f} % of the rows are among those of bins_from, so they chose their bins: pass "
-        "the tally of other rows, or leave bins_from out"
+        return None
+    return Refusal(
+        RefusalCode.COMMON_ROWS,
+        Phrase(
+            "about {share} % of the rows are among those of {bins_from}, so they chose their bins: pass the tally of "
+            "other rows, or leave {bins_from} out",
+            share=f"{100 * common.share:.0f}",
+            bins_from=Argument("bins_from"),
+        ),
     )
 
 
 def _check_other(other: Tally, tally: Tally) -> None:
     if other.kind != tally.kind:
-        raise InputError(f"bins_from holds {other.kind} scores, but these are {tally.kind} scores")
+        raise InputError("bins_from", f"must hold {tally.kind} scores as these rows do, got {other.kind} scores")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import ClassVar, cast
 
 import numpy as np
 
-from calibrant.arrays import InputError
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, Fit
 from calibrant.calibrators.binary.binning import FIXED_SOURCE, SEED
 from calibrant.fits.bins import counted, parted
 from calibrant.fits.isotonic import block_edges, fit_centred, fit_curve, fit_steps
-from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Certificate, Mode, Refusal
+from calibrant.fits.needs import STEP_ROWS
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.issuing import Bins, issue
+from calibrant.guarantees.origins import BinRule
+from calibrant.guarantees.refusal import IMPOSSIBLE, Refusal, RefusalCode
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, PiecewiseLinearMap, StepMap
+from calibrant.messages import InputError, Voice
 from calibrant.tallies import Tally
 
 
@@ -59,7 +63,7 @@ class IsotonicCalibrator(BinaryCalibrator):
     [0.0, 0.5, 1.0]
     """
 
-    _rich_as: ClassVar[str | None] = "isotonic"
+    _needed_minority: ClassVar[int] = STEP_ROWS
     _restores: ClassVar[bool] = True
 
     def __init__(self, *, step: bool = False, centred: bool = False, shrink_ends: bool = True) -> None:
@@ -67,21 +71,24 @@ class IsotonicCalibrator(BinaryCalibrator):
         self.centred = centred
         self.shrink_ends = shrink_ends
 
-    def _fit_map(self, tally: Tally) -> Map:
+    def _fit_map(self, tally: Tally) -> Fit[Map]:
         if self.step and self.centred:
-            raise InputError("step and centred exclude each other: steps have no knots to centre")
+            raise InputError(
+                "centred", "cannot be combined with step, as steps have no knots to center", "pass one of them"
+            )
         fit = fit_steps if self.step else fit_centred if self.centred else fit_curve
-        return fit(tally, shrink_ends=self.shrink_ends)
+        return Fit(fit(tally, shrink_ends=self.shrink_ends))
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         if not self.step:
-            return Refusal(IMPOSSIBLE)
+            return IMPOSSIBLE
         return Refusal(
+            RefusalCode.NO_THEOREM,
             "isotonic regression chooses its steps with the labels that fill them, which no theorem here covers: "
-            "use IsotonicBinning or HistogramBinning if you need a certificate"
+            "use IsotonicBinning or HistogramBinning if you need a certificate",
         )
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         values = cast(StepMap | PiecewiseLinearMap, self.map_).values
         shape = "steps" if self.step else "centred knots" if self.centred else "knots, strictly increasing"
         return f"{len(values)} {shape}, values from {values[0]:.4g} to {values[-1]:.4g}"
@@ -140,30 +147,31 @@ class IsotonicBinning(BinaryCalibrator):
     """
 
     _monotone: ClassVar[bool] = False
+    bins_: Bins
 
     def __init__(self, min_rows: int | None = None, *, part_size: float = 0.5, random_state: int | None = None) -> None:
         self.min_rows = min_rows
         self.part_size = part_size
         self.random_state = random_state
 
-    def _fit_map(self, tally: Tally) -> Map:
+    def _fit_map(self, tally: Tally) -> Fit[Map]:
         part, rest = parted(tally, self.part_size, self.random_state)
         edges = block_edges(part, self._least(part))
-        rule = f"isotonic blocks of a random part of {part.total:,.6g} rows"
         refusal = seed_refusal(tally, self.random_state)
-        self.bins_: Bins = counted(rest, edges, rule, FIXED_SOURCE, SEED, refusal=refusal)
-        return self.bins_.to_map()
+        made = counted(rest, edges, BinRule.PART_BLOCKS, FIXED_SOURCE, SEED, refusal=refusal)
+        bins = replace(made, part_rows=int(part.total))
+        return Fit(bins.to_map(), found={"bins_": bins})
 
     def _least(self, part: Tally) -> float:
         if self.min_rows is None:
             return ROWS_BY_ROOT * float(np.sqrt(part.total))
         if isinstance(self.min_rows, bool) or not isinstance(self.min_rows, Real) or not self.min_rows >= 1:
-            raise InputError(f"min_rows must be a number of rows, at least 1, got {self.min_rows!r}")
+            raise InputError("min_rows", f"must be a number of rows, at least 1, got {self.min_rows!r}")
         return float(self.min_rows)
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         return issue(self.bins_, self.provenance_, alpha, bound, mode)
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         bins, outputs = self.bins_, self.bins_.outputs
-        return f"{len(bins.n)} bins from {bins.rule}, outputs from {outputs.min():.4g} to {outputs.max():.4g}"
+        return f"{len(bins.n)} bins from {bins.origin}, outputs from {outputs.min():.4g} to {outputs.max():.4g}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.fits.needs import CURVE_ROWS
 from calibrant.fits.scaling import Scaling, rates_text
 from calibrant.fits.spline import KNOTS, fit_spline
 from calibrant.maps import Map, StepMap
+from calibrant.messages import Voice
 from calibrant.tallies import Tally
 
 
@@ -76,7 +78,9 @@ class SplineCalibrator(BinaryCalibrator):
     [0.13, 0.52]
     """
 
-    _rich_as: ClassVar[str | None] = "spline"
+    _needed_minority: ClassVar[int] = CURVE_ROWS
+    penalty_: float
+    freedom_: float
 
     def __init__(
         self,
@@ -93,14 +97,12 @@ class SplineCalibrator(BinaryCalibrator):
         self.limits = limits
         self.clamp = clamp
 
-    def _fit_map(self, tally: Tally) -> Map:
+    def _fit_map(self, tally: Tally) -> Fit[Map]:
         how = Scaling(soft_targets=self.soft_targets, limits=self.limits)
         fit = fit_spline(tally, how, n_knots=self.n_knots, penalty=self.penalty)
-        self.notes_ = (*self.notes_, *fit.notes)
-        self.penalty_, self.freedom_ = fit.penalty, fit.freedom
-        return fit.map
+        return Fit(fit.map, fit.notes, {"penalty_": fit.penalty, "freedom_": fit.freedom})
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         if isinstance(self.map_, StepMap):
             return rates_text(self.map_)
         if self.penalty_ == float("inf"):

@@ -7,11 +7,14 @@ from typing import Any, ClassVar, cast
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.calibrators.base import BinaryCalibrator
-from calibrant.export.document import Calibration
+from calibrant.calibration import Calibration
+from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.fits.needs import STEP_ROWS
 from calibrant.fits.venn_abers import fit_venn
-from calibrant.guarantees.certificates import Bound, Certificate, Mode, Refusal
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import Map, StepMap
+from calibrant.messages import Advice, Phrase, Voice
 from calibrant.tallies import Tally
 
 
@@ -59,12 +62,13 @@ class VennAbers(BinaryCalibrator):
     [0.5, 0.667]
     """
 
-    _rich_as: ClassVar[str | None] = "isotonic"
+    _needed_minority: ClassVar[int] = STEP_ROWS
+    p0_: StepMap
+    p1_: StepMap
 
-    def _fit_map(self, tally: Tally) -> Map:
+    def _fit_map(self, tally: Tally) -> Fit[Map]:
         fitted = fit_venn(tally)
-        self.p0_, self.p1_ = fitted.p0, fitted.p1
-        return fitted.point
+        return Fit(fitted.point, found={"p0_": fitted.p0, "p1_": fitted.p1})
 
     def interval(self, scores: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
         """The two probabilities of each score, ``p0`` and ``p1``; what they promise stands in the class's notes."""
@@ -74,11 +78,14 @@ class VennAbers(BinaryCalibrator):
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         return Refusal(
-            "of the two probabilities of a Venn-Abers forecast one is calibrated, but which one depends on the label, "
-            "and nothing is known about the point between them (Gupta 2023, section 3.E): "
-            "use HistogramBinning if you need a certificate"
+            RefusalCode.NO_THEOREM,
+            Phrase(
+                "of the two probabilities of a Venn-Abers forecast one is calibrated, but which one depends on the "
+                "label, and nothing is known about the point between them (Gupta 2023, section 3.E): {use}",
+                use=Advice.USE_BINNING,
+            ),
         )
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         values = cast(StepMap, self.map_).values
         return f"{len(values)} steps, values from {values[0]:.4g} to {values[-1]:.4g}"

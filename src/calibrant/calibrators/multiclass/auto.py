@@ -8,28 +8,33 @@ from typing import get_args
 import numpy as np
 from sklearn.base import clone
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_list, check_option
 from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.calibrators.base import Fit
 from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.calibrators.multiclass.reduction import ReducingCalibrator
-from calibrant.calibrators.multiclass.scaling import COMPARED, SUMMED, check_parts
+from calibrant.calibrators.multiclass.scaling import COMPARED, check_parts, scaled_together
 from calibrant.fits.softmax import effective_weights, zero_notes, zeros_as
-from calibrant.guarantees.certificates import Bound, Mode, Refusal
+from calibrant.guarantees.certificate import Bound, Mode
 from calibrant.guarantees.provenance import State
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import ClassMap
+from calibrant.messages import Advice, InputError, Note, Voice, note
+from calibrant.metrics.estimates import Estimate
 from calibrant.selection.comparison import Compared, nested_sentence
+from calibrant.selection.folds import check_one_split
 from calibrant.selection.losses import Loss
 from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials
 from calibrant.selection.multiclass.folds import ClassFolds, some_rows
-from calibrant.selection.multiclass.rule import FORMS, ClassCandidate, fitted, select_classes
+from calibrant.selection.multiclass.rule import FORMS, ClassCandidate, ClassComparison, fitted, select_classes
 
-CHOSEN = (
+CHOSEN = Refusal(
+    RefusalCode.SELECTED,
     "the map was chosen among several, and fitted, on all of these rows, which no theorem here covers: use "
-    "TopLabelHistogramBinning or ClassWiseHistogramBinning on rows of their own for a promise"
+    "TopLabelHistogramBinning or ClassWiseHistogramBinning on rows of their own for a promise",
 )
 
-NOTHING = "nothing was fitted, and the model by itself promises nothing"
+NOTHING = Refusal(RefusalCode.NOT_FITTED, "nothing was fitted, and the model by itself promises nothing")
 
 
 class ClassAutoCalibrator(ClassCalibrator):
@@ -94,6 +99,13 @@ class ClassAutoCalibrator(ClassCalibrator):
     ('structured', [[0.59, 0.23, 0.18]])
     """
 
+    choice_: str
+    setting_: Setting | None
+    comparison_: ClassComparison
+    before_: Estimate
+    after_: Estimate
+    change_: Estimate
+
     def __init__(
         self,
         candidates: Sequence[str | ClassCalibrator] | None = None,
@@ -107,30 +119,27 @@ class ClassAutoCalibrator(ClassCalibrator):
         self.cv = cv
         self.random_state = random_state
 
-    def _fit_classes(self, rows: ClassRows) -> ClassMap:
+    def _fit_classes(self, rows: ClassRows) -> Fit[ClassMap]:
         check_option("loss", self.loss, get_args(Loss))
         check_parts(self.cv)
-        if rows.groups is not None and rows.time is not None:
-            raise InputError("groups and time cannot both split the rows: pass one of them")
-        if rows.kind == "independent":
-            self.notes_ = (*self.notes_, SUMMED)
+        check_one_split(rows.groups, rows.time)
         zeros = zeros_as(rows)
-        self.notes_ = (*self.notes_, *_impossible(rows, zeros))
+        notes = (*((scaled_together(),) if rows.kind == "independent" else ()), *_impossible(rows, zeros))
         worth = float(effective_weights(rows).sum()) if np.count_nonzero(rows.class_mass) > 1 else 0.0
         some = some_rows(rows, COMPARED, self.random_state)
         trials = Trials(some, ClassFolds.of(some, self.cv, self.random_state), self.loss, zeros)
-        self._selection = select_classes(trials, self._pool(), worth)
-        self.choice_, self.comparison_ = self._selection.name, self._selection.comparison
-        self.before_, self.after_, self.change_ = (
-            self._selection.before,
-            self._selection.after,
-            self._selection.change,
-        )
-        chosen = self._selection.trial
-        self.setting_ = chosen if isinstance(chosen, Setting) else None
-        if self.choice_ == "identity":
-            self.notes_ = (*self.notes_, *zero_notes(rows, zeros))
-        return fitted(chosen, rows)
+        selection = select_classes(trials, self._pool(), worth)
+        chosen = selection.trial
+        found = {
+            "choice_": selection.name,
+            "setting_": chosen if isinstance(chosen, Setting) else None,
+            "comparison_": selection.comparison,
+            "before_": selection.before,
+            "after_": selection.after,
+            "change_": selection.change,
+        }
+        kept = zero_notes(rows, zeros) if selection.name == "identity" else ()
+        return Fit(fitted(chosen, rows), (*notes, *kept), found)
 
     def _pool(self) -> list[ClassCandidate]:
         """What is tried, simplest first."""
@@ -140,7 +149,7 @@ class ClassAutoCalibrator(ClassCalibrator):
         return [ClassCandidate.named("identity"), *(_candidate(each) for each in self.candidates if each != "identity")]
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Refusal:
-        return Refusal(NOTHING if self.state_ == "uncalibrated" else CHOSEN)
+        return NOTHING if self.state_ == "uncalibrated" else CHOSEN
 
     def _state(self) -> State:
         if len(self._compared()) < 2:
@@ -150,9 +159,9 @@ class ClassAutoCalibrator(ClassCalibrator):
     def _compared(self) -> list[Compared]:
         return [line for line in self.comparison_.lines if np.isfinite(line.loss)]
 
-    def __str__(self) -> str:
+    def say(self, voice: Voice) -> str:
         """What was chosen, from what, and what it is worth; where nothing could be compared, that first."""
-        text = super().__str__()
+        text = super().say(voice)
         if not hasattr(self, "map_") or self.state_ != "uncalibrated":
             return text
         few = np.count_nonzero(self.provenance_.class_mass) > 1
@@ -161,15 +170,15 @@ class ClassAutoCalibrator(ClassCalibrator):
         )
         return f"Uncalibrated: {why}, so the scores pass through as they are.\n{text}"
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         if self.state_ == "uncalibrated":
             return "Nothing was chosen: the map is the model as it is."
-        waiting = [f"{line.name} ({line.outcome})" for line in self.comparison_.lines if np.isnan(line.loss)]
+        waiting = [f"{line.name} ({line.outcome.say(voice)})" for line in self.comparison_.lines if np.isnan(line.loss)]
         losses = self.before_, self.after_, self.change_
-        lines = [self._decision(), nested_sentence(losses, self.loss, self.choice_ == "identity")]
+        lines = [self._decision(), nested_sentence(voice, losses, self.loss, self.choice_ == "identity")]
         if waiting:
             lines.append(f"Not tried: {', '.join(waiting)}.")
-        lines.append(f"Compared: {len(self._compared())} candidates, see comparison_.")
+        lines.append(f"Compared: {len(self._compared())} candidates, {voice.advice(Advice.SEE_COMPARISON)}.")
         return "\n  ".join(lines)
 
     def _decision(self) -> str:
@@ -183,30 +192,34 @@ class ClassAutoCalibrator(ClassCalibrator):
         return f"Chose {self.choice_}: {self.map_!r}, {held}{penalty}."
 
 
-def _impossible(rows: ClassRows, zeros: float) -> tuple[str, ...]:
+@note("labels-of-probability-zero")
+def labels_of_probability_zero(voice: Voice, labels: int, rows: int, zeros: float) -> str:
+    """Of labels that the model calls impossible."""
+    return (
+        f"the model gives {labels:,} of {rows:,} labels probability 0, an infinite log loss: here 0 is read as "
+        f"{zeros:.4g}"
+    )
+
+
+def _impossible(rows: ClassRows, zeros: float) -> tuple[Note, ...]:
     """What to say about labels that the model calls impossible: its own log loss is infinite."""
     if rows.kind == "logit":
         return ()
     count = int(np.count_nonzero(rows.scores[np.arange(len(rows)), rows.labels] == 0.0))
-    if not count:
-        return ()
-    return (
-        f"the model gives {count:,} of {len(rows):,} labels probability 0, an infinite log loss: here 0 is read as "
-        f"{zeros:.4g}",
-    )
+    return (labels_of_probability_zero(count, len(rows), float(zeros)),) if count else ()
 
 
 def _candidate(given: str | ClassCalibrator) -> ClassCandidate:
     if isinstance(given, ReducingCalibrator) and not given.normalised:
         raise InputError(
-            f"candidates are compared by a loss of whole rows, which {given!r} does not give: leave it out"
+            "candidates", f"are compared by a loss of whole rows, which {given!r} does not give", "leave it out"
         )
     if isinstance(given, ClassCalibrator):
         return ClassCandidate(repr(given), given=Given(repr(given), lambda rows: clone(given)._fit_rows(rows).map_))
     if isinstance(given, type) and issubclass(given, ClassCalibrator):
         kind = given.__name__
-        raise InputError(f"candidates must hold instances, and {kind} is a class: pass {kind}()")
+        raise InputError("candidates", f"must hold instances, and {kind} is a class", f"pass {kind}()")
     if not isinstance(given, str) or given not in FORMS:
         names = ", ".join(map(repr, FORMS))
-        raise InputError(f"candidates must hold calibrators of classes or names among {names}, not {given!r}")
+        raise InputError("candidates", f"must hold calibrators of classes or names among {names}, not {given!r}")
     return ClassCandidate.named(given, rows=0.0)

@@ -1,6 +1,6 @@
 """What every calibrator of several classes shares: validation, transform, certificate, storage.
 
-A calibrator implements :meth:`ClassCalibrator._fit_classes`, from checked rows to a map of class scores.
+A calibrator implements :meth:`ClassCalibrator._fit_classes`, from checked rows to a :class:`Fit`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.errors import warn
+from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.multiclass.names import first_names
-from calibrant.arrays.multiclass.rows import ClassKind, ClassRows, check_class_rows
-from calibrant.calibrators.base import DEFAULT_ALPHA
-from calibrant.export.class_document import ClassCalibration
-from calibrant.guarantees.certificates import Bound, Mode, Refusal
-from calibrant.guarantees.class_promise import ClassPromise
-from calibrant.guarantees.issuing import gate
+from calibrant.arrays.multiclass.rows import ClassRows, check_class_rows
+from calibrant.calibration import Calibration
+from calibrant.calibrators.base import DEFAULT_ALPHA, Fit, certificate_text
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.provenance import ClassProvenance, Sampling, State
+from calibrant.guarantees.refusal import Refusal, RefusalCode, gate
 from calibrant.maps import ClassMap
 from calibrant.maps.classes import top_labels
+from calibrant.messages import PYTHON, InputError, Note, Setting, Voice, note, warn
 
 if TYPE_CHECKING:
     import onnx
@@ -35,9 +34,10 @@ if TYPE_CHECKING:
     from calibrant.export.proof import Proof
 
 
-IMPOSSIBLE_OF_CLASSES = (
+IMPOSSIBLE_OF_CLASSES = Refusal(
+    RefusalCode.INJECTIVE,
     "no distribution-free guarantee is possible for an injective map, however many rows it is fitted on "
-    "(Gupta 2023, Theorem 3.3): use TopLabelHistogramBinning or ClassWiseHistogramBinning if you need a certificate"
+    "(Gupta 2023, Theorem 3.3): use TopLabelHistogramBinning or ClassWiseHistogramBinning if you need a certificate",
 )
 
 
@@ -52,8 +52,8 @@ class ClassCalibrator(BaseEstimator):
         The fitted map: frozen data that applies, prints, compares and exports itself.
     provenance_ : ClassProvenance
         Rows by class, score kind and fingerprint of the data behind it.
-    notes_ : tuple of str
-        What was guessed, converted or decided on the way, as sentences.
+    notes_ : tuple of Note
+        What was guessed, converted or decided on the way; ``str(note)`` is a sentence.
     """
 
     def fit(
@@ -89,11 +89,12 @@ class ClassCalibrator(BaseEstimator):
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         if y is None:
-            raise InputError("y is missing: pass the labels, as in fit(scores, y) or calibrate(scores, y)")
+            raise InputError("y", "is missing", "pass the labels, as in fit(scores, y) or calibrate(scores, y)")
         if isinstance(y, str):
             raise InputError(
-                f"y={y!r} looks like the name of a column: pass the columns of the classes as frame[[...]] and the "
-                f"labels as frame[{y!r}]"
+                Setting("y", y),
+                "looks like the name of a column",
+                f"pass the columns of the classes as frame[[...]] and the labels as frame[{y!r}]",
             )
         rows = self._checked_rows(
             scores, y, sample_weight, classes=classes, weights=weights, groups=groups, time=time, kind=kind
@@ -107,15 +108,17 @@ class ClassCalibrator(BaseEstimator):
         return check_class_rows(scores, y, sample_weight, **options)
 
     def _fit_rows(self, rows: ClassRows, sampling: Sampling = "independent") -> Self:
+        fit = self._fit_classes(rows)
         self.classes_ = rows.values
-        self.notes_ = (*rows.notes, *_absent(rows))
-        self.map_ = self._fit_classes(rows)
+        self.map_, self.notes_ = fit.map, (*rows.notes, *_absent(rows), *fit.notes)
+        for name, value in fit.found.items():
+            setattr(self, name, value)
         self.provenance_ = ClassProvenance.of(type(self).__name__, rows, sampling, self._state())
         self.n_features_in_ = len(rows.classes)
         return self
 
-    def _fit_classes(self, rows: ClassRows) -> ClassMap:
-        """The fitted map; a subclass may leave further attributes ending in an underscore, and add to ``notes_``."""
+    def _fit_classes(self, rows: ClassRows) -> Fit[ClassMap]:
+        """The fitted map, notes, and further attributes; nothing is set here."""
         raise NotImplementedError
 
     def _state(self) -> State:
@@ -128,15 +131,15 @@ class ClassCalibrator(BaseEstimator):
         return self.provenance_.state
 
     @property
-    def calibration_(self) -> ClassCalibration:
+    def calibration_(self) -> Calibration:
         """The frozen result: map, certificate and provenance; what ``save`` writes."""
         check_is_fitted(self, "map_")
-        return ClassCalibration(self.map_, self.provenance_, self.certificate())
+        return Calibration(self.map_, self.provenance_, self.certificate())
 
-    def _applicable(self) -> ClassCalibration:
+    def _applicable(self) -> Calibration:
         """What applies; without the certificate, which may take a while."""
         check_is_fitted(self, "map_")
-        return ClassCalibration(self.map_, self.provenance_, None)
+        return Calibration(self.map_, self.provenance_, None)
 
     def transform(self, scores: Any) -> Any:
         """Calibrated probabilities, as an array or as the kind of frame that came; columns are ``map_.outputs``."""
@@ -156,7 +159,7 @@ class ClassCalibrator(BaseEstimator):
 
     def certificate(
         self, alpha: float | None = None, *, bound: Bound = "clopper-pearson", mode: Mode = "simultaneous"
-    ) -> ClassPromise | Refusal:
+    ) -> Certificate | Refusal:
         """What is promised about the fitted map, as a value that prints one sentence; or why nothing is.
 
         ``alpha`` is by default the calibrator's own, where it has one, else 0.1.
@@ -167,8 +170,8 @@ class ClassCalibrator(BaseEstimator):
             return refusal
         return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> ClassPromise | Refusal:
-        return Refusal(IMPOSSIBLE_OF_CLASSES)
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
+        return IMPOSSIBLE_OF_CLASSES
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
@@ -177,7 +180,7 @@ class ClassCalibrator(BaseEstimator):
     def to_sql(
         self, columns: Mapping[str, str] | Sequence[str] | None = None, dialect: str = "duckdb"
     ) -> dict[str, str]:
-        """One SQL expression for each column that comes out; see :meth:`ClassCalibration.to_sql`."""
+        """One SQL expression for each column that comes out; see :meth:`Calibration.to_sql`."""
         return self.calibration_.to_sql(columns, dialect)
 
     def export_sql(
@@ -188,32 +191,36 @@ class ClassCalibrator(BaseEstimator):
         *,
         connection: Any = None,
     ) -> Proof:
-        """Write the expressions with their proof; see :meth:`ClassCalibration.export_sql`."""
+        """Write the expressions with their proof; see :meth:`Calibration.export_sql`."""
         return self.calibration_.export_sql(path, columns, dialect, connection=connection)
 
     def to_onnx(self, dtype: Precision = "float32") -> onnx.ModelProto:
-        """The map as an ONNX model with its proof; see :meth:`ClassCalibration.to_onnx`."""
+        """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
         return self.calibration_.to_onnx(dtype)
 
     def export_onnx(self, path: str | PathLike[str], dtype: Precision = "float32") -> Proof:
-        """Write the ONNX model with its proof; see :meth:`ClassCalibration.export_onnx`."""
+        """Write the ONNX model with its proof; see :meth:`Calibration.export_onnx`."""
         return self.calibration_.export_onnx(path, dtype)
 
     def __str__(self) -> str:
         """What was fitted, to what, and what is promised."""
+        return self.say(PYTHON)
+
+    def say(self, voice: Voice) -> str:
+        """The same in the words of an edge."""
         if not hasattr(self, "map_"):
             return f"{self!r}, not fitted"
         data = self.provenance_
         unit = "" if data.weights == "counts" else " (sums of weights)"
         told = [
             f"{self!r} fitted to {data.n:,.12g} rows of {len(self.classes_):,} classes{unit}, {data.kind} scores",
-            f"  {self._describe()}",
-            *(f"  {line}" for line in str(self.certificate()).splitlines()),
-            *(f"  note: {note}" for note in self.notes_),
+            f"  {self._describe(voice)}",
+            *(f"  {line}" for line in certificate_text(self.certificate(), voice).splitlines()),
+            *(f"  note: {note.say(voice)}" for note in self.notes_),
         ]
         return "\n".join(told)
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         return repr(self.map_)
 
     def __sklearn_tags__(self) -> Any:
@@ -223,13 +230,25 @@ class ClassCalibrator(BaseEstimator):
         return tags
 
 
-def _absent(rows: ClassRows) -> tuple[str, ...]:
-    """What to say about classes that no row has."""
-    names = [name for name, mass in zip(rows.classes, rows.class_mass, strict=True) if not mass > 0]
-    if not names:
-        return ()
-    them = "it" if len(names) == 1 else "them"
-    return (f"no row has the class {first_names(names)}: nothing can be learned about {them}",)
+@note("absent-classes")
+def absent_classes(voice: Voice, classes: tuple[str, ...]) -> str:
+    """Of classes that no row has."""
+    them = "it" if len(classes) == 1 else "them"
+    return f"no {voice.nouns.row} has the class {first_names(classes)}: nothing can be learned about {them}"
+
+
+@note("below-chance")
+def below_chance(voice: Voice, right: float, chance: float) -> str:
+    """Of columns that may be in another order than the classes."""
+    return (
+        f"the largest score names the right class in only {100 * right:.3g} % of the {voice.nouns.rows}, and chance in "
+        f"{100 * chance:.3g} %: are the columns in the order of classes?"
+    )
+
+
+def _absent(rows: ClassRows) -> tuple[Note, ...]:
+    names = tuple(name for name, mass in zip(rows.classes, rows.class_mass, strict=True) if not mass > 0)
+    return (absent_classes(names),) if names else ()
 
 
 def _warn_of_order(rows: ClassRows) -> None:
@@ -249,7 +268,4 @@ def _warn_of_order(rows: ClassRows) -> None:
     right = float(mass[top == labels].sum()) / total
     n = total if rows.counts else total**2 / float(np.square(mass).sum())
     if chance - right > 4.0 * np.sqrt(chance * (1.0 - chance) / n):
-        warn(
-            f"the largest score names the right class in only {100 * right:.3g} % of the rows, and chance in "
-            f"{100 * chance:.3g} %: are the columns in the order of classes?"
-        )
+        warn(below_chance(right, chance))

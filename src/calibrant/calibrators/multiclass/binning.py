@@ -8,21 +8,39 @@ from typing import Any, Literal
 import numpy as np
 
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.errors import warn
 from calibrant.arrays.multiclass.rows import ClassRows
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.base import BinaryCalibrator, Fit
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.claims import Rare
 from calibrant.calibrators.multiclass.reduction import LEAST, ReducingCalibrator
 from calibrant.fits.bins import check_bins
-from calibrant.guarantees.class_certificates import listed
+from calibrant.guarantees.certificate import first_few
 from calibrant.guarantees.issuing import Bins
 from calibrant.maps import ClassMap
+from calibrant.messages import Voice, note, warn
 from calibrant.notions import ClassWise, Notion, TopLabel
 from calibrant.tallies import Tally
 
 FEW_ROWS, FEW_IN_BIN = 200, 20
 """Rows of a class, and of a bin, below which histogram binning is not expected to compete (002 section 5.E.6)."""
+
+
+INSTEAD = (
+    "where histogram binning is not expected to do better than scaling (Gupta 2023, section 5.E.6): use more rows, or "
+    "fewer bins"
+)
+
+
+@note("few-rows")
+def few_rows(voice: Voice, classes: tuple[str, ...], needed: int) -> str:
+    """Of classes with few rows."""
+    return f"{first_few(classes, 3)}: fewer than {needed} {voice.nouns.rows}, {INSTEAD}"
+
+
+@note("few-rows-in-bins")
+def few_rows_in_bins(voice: Voice, classes: tuple[str, ...], needed: int) -> str:
+    """Of classes whose bins have few rows."""
+    return f"{first_few(classes, 3)}: fewer than {needed} {voice.nouns.rows} in a bin, {INSTEAD}"
 
 
 class ClassBinning(ReducingCalibrator):
@@ -48,12 +66,10 @@ class ClassBinning(ReducingCalibrator):
         """Say where histogram binning is not expected to do better than scaling."""
         few = [name for name, n in rows.items() if n < FEW_ROWS]
         thin = [name for name, n in rows.items() if n < FEW_IN_BIN * (self.n_bins or max(n // self.points_per_bin, 1))]
-        for names, limit in ((few, f"{FEW_ROWS} rows"), (thin, f"{FEW_IN_BIN} rows in a bin")):
-            if names:
-                warn(
-                    f"{listed(names, 3)}: fewer than {limit}, where histogram binning is not expected to do better "
-                    "than scaling (Gupta 2023, section 5.E.6): use more rows, or fewer bins"
-                )
+        if few:
+            warn(few_rows(tuple(few), FEW_ROWS))
+        if thin:
+            warn(few_rows_in_bins(tuple(thin), FEW_IN_BIN))
 
 
 class TopLabelHistogramBinning(ClassBinning):
@@ -142,10 +158,10 @@ class TopLabelHistogramBinning(ClassBinning):
     def _binary(self) -> BinaryCalibrator:
         return HistogramBinning(**self._options())
 
-    def _fit_classes(self, rows: ClassRows) -> ClassMap:
-        fitted = super()._fit_classes(rows)
-        self._warn_of_few({f"class {name!r}": n for name, n in self.named_[1].items() if n >= self.least})
-        return fitted
+    def _fit_classes(self, rows: ClassRows) -> Fit[ClassMap]:
+        fit = super()._fit_classes(rows)
+        self._warn_of_few({f"class {name!r}": n for name, n in fit.found["named_"][1].items() if n >= self.least})
+        return fit
 
 
 class ClassWiseHistogramBinning(ClassBinning):
@@ -227,7 +243,7 @@ class ClassWiseHistogramBinning(ClassBinning):
         leaning = np.where(bins.outputs == 0.0, room * share, bins.outputs)
         return replace(bins, outputs=np.where(bins.outputs == 1.0, 1.0 - room * (1.0 - share), leaning))
 
-    def _fit_classes(self, rows: ClassRows) -> ClassMap:
-        fitted = super()._fit_classes(rows)
+    def _fit_classes(self, rows: ClassRows) -> Fit[ClassMap]:
+        fit = super()._fit_classes(rows)
         self._warn_of_few({"each class": float(rows.mass.sum())})
-        return fitted
+        return fit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal
@@ -10,19 +9,38 @@ from typing import Literal
 import numpy as np
 from sklearn.base import clone
 
-from calibrant.arrays import InputError
 from calibrant.arrays.multiclass.rows import ClassRows
 from calibrant.arrays.rows import Rows
 from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator
-from calibrant.guarantees.certificates import Refusal
-from calibrant.guarantees.class_certificates import listed
-from calibrant.guarantees.class_issuing import Evidence
-from calibrant.guarantees.issuing import Bins
+from calibrant.guarantees.certificate import first_few
+from calibrant.guarantees.issuing import Bins, Evidence
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import Map
+from calibrant.messages import PYTHON, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.notions import Notion, Problem
 from calibrant.tallies import Tally
 
 Rare = Literal["pool", "refuse"]
+
+
+@note("pooled-classes")
+def pooled_classes(voice: Voice, rank: int, least: int, classes: tuple[str, ...], rows: tuple[float, ...]) -> str:
+    """Of classes that share a map."""
+    total = sum(rows)
+    nouns = voice.nouns
+    of = f"their {total:,.6g} {nouns.rows} together" if total >= least else f"the {nouns.rows} of all classes"
+    return f"{_few(voice, rank, least, classes, rows)}: one map serves them, fitted to {of}"
+
+
+@note("of-classes")
+def of_classes(voice: Voice, classes: tuple[str, ...], about: Note) -> str:
+    """What the binary fits of some classes had to say."""
+    return f"{first_few(classes, 3)}: {about.say(voice)}"
+
+
+def _few(voice: Voice, rank: int, least: int, classes: tuple[str, ...], rows: tuple[float, ...]) -> str:
+    names = [f"{name!r} ({size:,.6g})" for name, size in zip(classes, rows, strict=True)]
+    return f"classes {_said(rank)} in fewer than {least} {voice.nouns.rows}, {first_few(names)}"
 
 
 class Solver:
@@ -50,7 +68,7 @@ class Solver:
         self.evidence: list[Evidence] = []
         self.named: dict[int, dict[str, float]] = {}
         self.refusal: Refusal | None = None
-        self._told: dict[str, tuple[str, list[str]]] = {}
+        self._told: dict[str, tuple[Note, list[str]]] = {}
 
     def maps(self, notion: Notion) -> tuple[Map, ...]:
         """A map for each claim of the notion, or for each claim and class."""
@@ -66,21 +84,20 @@ class Solver:
         """Classes of a rank that share a map, with the rows that name them."""
         return {name: size for name, size in self.named[rank].items() if size < self.least}
 
-    def notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[Note]:
         """What was pooled, and what the binary fits had to say."""
         for rank in self.named:
-            rows = sum(self.pooled(rank).values())
-            of = f"their {rows:,.6g} rows together" if rows >= self.least else "the rows of all classes"
-            for told in self.few(rank):
-                yield f"{told}: one map serves them, fitted to {of}"
-        for note, about in self._told.values():
-            yield f"{listed(about, 3)}: {note}"
+            pooled = self.pooled(rank)
+            if pooled:
+                yield pooled_classes(rank, self.least, tuple(pooled), tuple(pooled.values()))
+        for found, about in self._told.values():
+            yield of_classes(tuple(about), found)
 
     def few(self, rank: int) -> Iterator[str]:
         """Words for the classes of a rank that share a map, if there are any."""
-        names = [f"{name!r} ({size:,.6g})" for name, size in self.pooled(rank).items()]
-        if names:
-            yield f"classes {_said(rank)} in fewer than {self.least} rows, {listed(names)}"
+        pooled = self.pooled(rank)
+        if pooled:
+            yield _few(PYTHON, rank, self.least, tuple(pooled), tuple(pooled.values()))
 
     def _solve(self, problem: Problem, rank: int, *, promised: bool = True) -> Map:
         about = "all classes" if problem.column is None else f"class {self.rows.classes[problem.column]!r}"
@@ -88,9 +105,10 @@ class Solver:
         try:
             fitted: BinaryCalibrator = clone(self.binary)._fit_part(tally)
         except InputError as wrong:
-            raise InputError(f"{about}: {wrong}") from None
-        for note in fitted.notes_:
-            self._told.setdefault(re.sub("[0-9]", "", note), (note, []))[1].append(about)  # one of each sort
+            where = Phrase("{problem} ({about})", problem=wrong.problem, about=about)
+            raise InputError(wrong.subject, where, wrong.fix) from None
+        for found in fitted.notes_:
+            self._told.setdefault(found.code, (found, []))[1].append(about)  # one of each sort
         bins = getattr(fitted, "bins_", None)
         if isinstance(bins, Bins):
             bins = self.settled(bins, tally.for_fitting())
@@ -121,8 +139,9 @@ class Solver:
         if self.rare == "refuse":
             name, size = next(iter(self.pooled(rank).items()))
             raise InputError(
-                f"class {name!r} is {_said(rank)} in {size:,.6g} rows, fewer than {self.least}: pass more rows, a "
-                'smaller least, or rare="pool"'
+                Setting("rare", "refuse"),
+                f"needs {self.least} rows of each class, and class {name!r} is {_said(rank)} in {size:,.6g}",
+                "pass more rows, a smaller least, or rare='pool'",
             )
         together = _joined(rare)
         enough = _size(together, self.rows) >= self.least

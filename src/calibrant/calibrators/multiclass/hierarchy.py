@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.multiclass.rows import ClassKind, ClassRows, check_class_rows, read_matrix
+from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays.multiclass.rows import ClassRows, check_class_rows, read_matrix
+from calibrant.calibrators.base import Fit
 from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.calibrators.multiclass.path_bins import (
     CutList,
@@ -25,14 +26,24 @@ from calibrant.calibrators.multiclass.path_bins import (
     said_by_others,
 )
 from calibrant.fits.bins import OWN_ROWS_SOURCE, ROUNDING, check_bins
-from calibrant.guarantees.certificates import Bound, Mode, Refusal
-from calibrant.guarantees.class_certificates import listed
-from calibrant.guarantees.path_certificate import PathBins, PathCertificate, issue_paths
+from calibrant.guarantees.certificate import Bound, Certificate, Mode, first_few
+from calibrant.guarantees.issuing import PathBins, issue_paths
+from calibrant.guarantees.origins import Source
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps.classes import ClassAxis
 from calibrant.maps.paths import PathForecast, PathMap, path_scores
 from calibrant.maps.taxonomy import Taxonomy, as_taxonomy, refuse_several
+from calibrant.messages import InputError, Note, Setting, Voice, note
 
-LIST_SOURCE = "Gupta 2023, Theorem 4.1 and Algorithm 5.10, given the cuts"
+LIST_SOURCE = Source("Gupta 2023", "Theorem 4.1 and Algorithm 5.10, given the cuts")
+
+
+@note("pooled-leaves")
+def pooled_leaves(voice: Voice, least: int, leaves: tuple[str, ...], rows: tuple[float, ...]) -> str:
+    """Of leaves that share bins."""
+    names = [f"{name!r} ({size:.6g})" for name, size in zip(leaves, rows, strict=True)]
+    few = f"leaves predicted in fewer than {least} {voice.nouns.rows}"
+    return f"{few} share bins, without a promise: {first_few(names)}"
 
 
 class PathCalibrator(ClassCalibrator):
@@ -113,6 +124,9 @@ class PathCalibrator(ClassCalibrator):
 
     map_: PathMap
 
+    strength_: float | None
+    bins_: PathBins
+
     def __init__(
         self,
         taxonomy: Taxonomy | Mapping[Any, Any],
@@ -139,7 +153,7 @@ class PathCalibrator(ClassCalibrator):
     def forecast(self, scores: Any) -> PathForecast:
         """Probabilities along the path of each row's predicted leaf."""
         check_is_fitted(self, "map_")
-        return self.map_.forecast(self._applicable()._checked(scores)[0])
+        return self._applicable().forecast(scores)
 
     # ------------------------------------------------------------------------------------------------- what comes in
 
@@ -147,14 +161,16 @@ class PathCalibrator(ClassCalibrator):
         tree = as_taxonomy(self.taxonomy)
         refuse_several(y)
         if options["classes"] is None and not read_matrix(scores)[1]:
-            raise InputError("scores has no names of columns: pass classes=, the leaves in the order of the columns")
+            raise InputError(
+                "scores", "has no names of columns", "pass classes=, the leaves in the order of the columns"
+            )
         others = [node for node in (*tree.nodes, tree.root) if node not in set(tree.leaves)]
         rows = check_class_rows(scores, y, sample_weight, **options, others=others)
         absent = [leaf for leaf in tree.leaves if leaf not in set(rows.classes)]
         extra = [name for name in rows.classes if name not in set(tree.leaves)]
         if absent or extra:
             what = f"no column for the leaf {absent[0]!r}" if absent else f"a column {extra[0]!r}, which is no leaf"
-            raise InputError(f"scores has {what} of the taxonomy: pass one column for each leaf and no other")
+            raise InputError("scores", f"has {what} of the taxonomy", "pass one column for each leaf and no other")
         return rows
 
     def _check_parameters(self, rows: ClassRows) -> None:
@@ -164,11 +180,12 @@ class PathCalibrator(ClassCalibrator):
             if name != "n_bins" or self.n_bins is not None:
                 check_bins(getattr(self, name), name)
         if self.strength is not None and not (self.borrow and self.strength > 0.0):
-            raise InputError(f"strength must be a number of rows above 0, with borrow=True, got {self.strength!r}")
+            raise InputError("strength", f"must be a number of rows above 0, with borrow=True, got {self.strength!r}")
         if rows.kind == "independent" and (self.borrow or self.bins_on == "path"):
             raise InputError(
-                "independent scores have no meaning when they are added up for an ancestor: "
-                'use bins_on="leaf" without borrow, or scores whose rows sum to 1'
+                Setting("kind", "independent"),
+                "has no meaning when scores are added up for an ancestor",
+                "use bins_on='leaf' without borrow, or scores whose rows sum to 1",
             )
 
     def _path_rows(self, rows: ClassRows, tree: Taxonomy, leaves: NDArray[Any]) -> tuple[NDArray[np.intp], PathRows]:
@@ -185,13 +202,13 @@ class PathCalibrator(ClassCalibrator):
 
     # ------------------------------------------------------------------------------------------------------- the fit
 
-    def _fit_classes(self, rows: ClassRows) -> PathMap:
+    def _fit_classes(self, rows: ClassRows) -> Fit[PathMap]:
         self._check_parameters(rows)
         tree = as_taxonomy(self.taxonomy)
         leaves = np.array([tree.code(name) for name in rows.classes])
         top, paths = self._path_rows(rows, tree, leaves)
         mass = np.bincount(top, paths.mass, minlength=len(leaves))
-        groups = self._groups(tree, leaves, rows.classes, mass)
+        groups, notes = self._groups(tree, leaves, rows.classes, mass)
         others = said_by_others(paths, self.least) if self.borrow else None
         order = np.argsort(groups[top], kind="stable")
         ends = np.searchsorted(groups[top][order], np.arange(groups.max() + 2))
@@ -200,7 +217,7 @@ class PathCalibrator(ClassCalibrator):
             depth, at = int(tree.depths[leaves[groups == group][0]]), order[ends[group] : ends[group + 1]]
             part = paths.take(at)
             lists.append(PathList.of(self._cut(part, depth), part, depth, None if others is None else others[at]))
-        self.strength_ = None if not self.borrow else self.strength or best_strength(lists)
+        strength = None if not self.borrow else self.strength or best_strength(lists)
         otherwise = rates_of_all(paths)
         fitted = PathMap(
             classes=rows.classes,
@@ -211,31 +228,32 @@ class PathCalibrator(ClassCalibrator):
             sizes=np.array([len(each.cuts.cuts) for each in lists]),
             levels=np.concatenate([each.cuts.levels for each in lists]),
             cuts=np.concatenate([each.cuts.cuts for each in lists]),
-            rates=np.concatenate([each.rates(self.strength_, otherwise).ravel() for each in lists]),
+            rates=np.concatenate([each.rates(strength, otherwise).ravel() for each in lists]),
             on=_axis(rows),
         )
-        self.bins_ = self._evidence(fitted, lists, rows.kind, mass)
-        return fitted
+        bins = self._evidence(fitted, lists, rows.kind, mass, strength)
+        return Fit(fitted, notes, {"strength_": strength, "bins_": bins})
 
     def _groups(
         self, tree: Taxonomy, leaves: NDArray[Any], names: tuple[str, ...], mass: NDArray[Any]
-    ) -> NDArray[np.int64]:
-        """For each class the list of cuts that it has, alone or with others."""
+    ) -> tuple[NDArray[np.int64], tuple[Note, ...]]:
+        """For each class the list of cuts that it has, alone or with others; and a note on those that share one."""
         least = self.least * (1.0 - ROUNDING)
         rare = np.flatnonzero(mass < least).tolist()
         if rare and self.rare == "refuse":
             raise InputError(
-                f"the leaf {names[rare[0]]!r} is predicted in {mass[rare[0]]:.6g} rows, fewer than least={self.least}: "
-                'pass more rows, a smaller least, or rare="pool"'
+                Setting("rare", "refuse"),
+                f"needs {self.least} rows of each leaf, and {names[rare[0]]!r} is predicted in {mass[rare[0]]:.6g}",
+                "pass more rows, a smaller least, or rare='pool'",
             )
         groups = np.empty(len(leaves), dtype=np.int64)
         for place, members in enumerate(pooled_lists(tree, leaves, mass, least)):
             groups[members] = place
-        pooled = [f"{names[j]!r} ({mass[j]:.6g})" for j in rare if np.bincount(groups)[groups[j]] > 1]
-        if pooled:
-            note = f"leaves predicted in fewer than {self.least} rows share bins, without a promise: {listed(pooled)}"
-            self.notes_ = (*self.notes_, note)
-        return groups
+        pooled = [j for j in rare if np.bincount(groups)[groups[j]] > 1]
+        if not pooled:
+            return groups, ()
+        rows = tuple(float(mass[j]) for j in pooled)
+        return groups, (pooled_leaves(self.least, tuple(names[j] for j in pooled), rows),)
 
     def _cut(self, rows: PathRows, depth: int) -> CutList:
         if not len(rows.mass):
@@ -248,13 +266,15 @@ class PathCalibrator(ClassCalibrator):
 
     # ------------------------------------------------------------------------------------------------ what is promised
 
-    def _evidence(self, fitted: PathMap, lists: list[PathList], kind: ClassKind, mass: NDArray[Any]) -> PathBins:
+    def _evidence(
+        self, fitted: PathMap, lists: list[PathList], kind: ClassKind, mass: NDArray[Any], strength: float | None
+    ) -> PathBins:
         light = np.concatenate([each.cuts.light for each in lists])
         n = np.concatenate([each.n for each in lists])
         hits = [np.where(each.cuts.light[:, None], 0, each.hits).ravel() for each in lists]
         moved = (
             (
-                f"Outputs are moved towards what other leaves show, worth {self.strength_:.3g} rows; the intervals are "
+                f"Outputs are moved towards what other leaves show, worth {strength:.3g} rows; the intervals are "
                 "of each bin's own rows."
             )
             if self.borrow
@@ -271,10 +291,10 @@ class PathCalibrator(ClassCalibrator):
             remarks=(moved,) if self.borrow else (),
         )
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> PathCertificate | Refusal:
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         return issue_paths(self.bins_, alpha, bound, mode)
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         n = self.bins_.n[self.bins_.n > 0]
         spread = f"{n.min():,.6g} to {n.max():,.6g} rows each" if len(n) else "all on an edge"
         return f"{self.map_.taxonomy!r}; {len(n):,} bins by the scores of the {self.bins_on}, {spread}"

@@ -14,7 +14,7 @@ from calibrant.arrays.rows import Rows
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.fits.bins import HEAVY_ROWS, ROUNDING, rates
 from calibrant.fits.scaling import fit_platt
-from calibrant.guarantees.certificates import Flags
+from calibrant.guarantees.certificate import Flags
 from calibrant.maps import IdentityMap, Map
 from calibrant.maps.paths import first_above
 from calibrant.maps.taxonomy import Taxonomy

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.multiclass.rows import ClassRows
-from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
+from calibrant.calibrators.base import BinaryCalibrator, Fit, check_calibrator
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.calibrators.multiclass.claims import Rare, Solver
 from calibrant.fits.bins import check_bins
-from calibrant.guarantees.certificates import IMPOSSIBLE, Bound, Mode, Refusal
-from calibrant.guarantees.class_issuing import Evidence, issue_classes
-from calibrant.guarantees.class_promise import ClassPromise
-from calibrant.guarantees.issuing import Bins
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
+from calibrant.guarantees.issuing import Bins, Evidence, issue_classes
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import ClassAxis, ClassMap, PerClassMap, TopMap
+from calibrant.messages import InputError, Voice, note
 from calibrant.notions import Notion, as_notion
 from calibrant.tallies import Tally
 
@@ -27,6 +26,12 @@ NORMALISED = (
     "rows are divided by their sums, which moves every column off the rates that were counted, and no theorem on "
     "class-wise calibration holds after that (Gupta 2023, section 5.C.2)"
 )
+
+
+@note("rows-divided")
+def rows_divided(voice: Voice) -> str:
+    """Of class-wise probabilities that were made to sum to 1."""
+    return NORMALISED
 
 
 class ReducingCalibrator(ClassCalibrator):
@@ -43,6 +48,10 @@ class ReducingCalibrator(ClassCalibrator):
     rare: Rare = "pool"
     least: int = LEAST
     normalised: bool = False
+    evidence_: tuple[Evidence, ...]
+    named_: dict[int, dict[str, float]]
+    _refusal: Refusal | None
+    _left_out: tuple[str, ...]
 
     def _aim(self) -> Notion:
         """The notion that is aimed at."""
@@ -52,21 +61,23 @@ class ReducingCalibrator(ClassCalibrator):
         """What solves the problems, not fitted."""
         raise NotImplementedError
 
-    def _fit_classes(self, rows: ClassRows) -> ClassMap:
+    def _fit_classes(self, rows: ClassRows) -> Fit[ClassMap]:
         notion, binary = self._aim(), self._binary()
         class_wise = notion.claims(len(rows.classes))[0].rank is None
         self._check(binary, class_wise)
         solver = Solver(binary, rows, self.rare, self.least, self._settled)
         maps = solver.maps(notion)
-        self.evidence_: tuple[Evidence, ...] = tuple(solver.evidence)
-        self.named_ = solver.named
-        self._refusal = solver.refusal
-        self._left_out = tuple(told for rank in solver.named for told in solver.few(rank))
-        self.notes_ = (*self.notes_, *solver.notes(), *((NORMALISED,) if self.normalised else ()))
+        found = {
+            "evidence_": tuple(solver.evidence),
+            "named_": solver.named,
+            "_refusal": solver.refusal,
+            "_left_out": tuple(told for rank in solver.named for told in solver.few(rank)),
+        }
+        notes = (*solver.notes(), *((rows_divided(),) if self.normalised else ()))
         on: ClassAxis = "logit" if rows.kind == "logit" else "probability"
         if class_wise:
-            return PerClassMap(rows.classes, maps, on, self.normalised)
-        return TopMap(rows.classes, len(notion.claims(len(rows.classes))), maps, on)
+            return Fit(PerClassMap(rows.classes, maps, on, self.normalised), notes, found)
+        return Fit(TopMap(rows.classes, len(notion.claims(len(rows.classes))), maps, on), notes, found)
 
     def _settled(self, bins: Bins, tally: Tally) -> Bins:
         """The bins of a binary fit with the outputs that they are to have."""
@@ -77,18 +88,20 @@ class ReducingCalibrator(ClassCalibrator):
         check_bins(self.least, "least")
         check_calibrator(binary)
         if self.normalised and not class_wise:
-            raise InputError("only class-wise probabilities can be normalised: leave normalised out")
+            raise InputError("normalised", "is for class-wise probabilities only", "leave it out")
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> ClassPromise | Refusal:
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         if self.normalised:
-            return Refusal(f"{NORMALISED}: leave normalised out if you need a certificate")
+            return Refusal(RefusalCode.NO_THEOREM, f"{NORMALISED}: leave normalised out if you need a certificate")
         if self._refusal is not None:
-            return super()._certify(alpha, bound, mode) if self._refusal.reason == IMPOSSIBLE else self._refusal
+            return (
+                super()._certify(alpha, bound, mode) if self._refusal.code is RefusalCode.INJECTIVE else self._refusal
+            )
         return issue_classes(
             self._aim(), self.map_.classes, self.evidence_, self.provenance_, self._left_out, alpha, bound, mode
         )
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         rows = np.concatenate([np.zeros(0), *(each.bins.n[each.bins.n > 0] for each in self.evidence_)])
         if not len(rows):
             return repr(self.map_)
@@ -170,7 +183,11 @@ class Reduction(ReducingCalibrator):
 
     def _aim(self) -> Notion:
         if isinstance(self.notion, BinaryCalibrator):
-            raise InputError('the calibrator is the second argument: pass Reduction("top-label", calibrator)')
+            raise InputError(
+                "notion",
+                "must be a notion, and the calibrator is the second argument",
+                'pass Reduction("top-label", calibrator)',
+            )
         return as_notion(self.notion)
 
     def _binary(self) -> BinaryCalibrator:

@@ -7,13 +7,14 @@ from typing import cast
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
 from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.calibrators.base import Fit
 from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.fits.ridge import Ridge, fit_affine
 from calibrant.fits.softmax import LogRows, fit_slope, zero_notes
 from calibrant.maps import SoftmaxMap
+from calibrant.messages import InputError, Note, Voice, note
 from calibrant.selection.folds import FOLDS
 from calibrant.selection.multiclass.cross_validation import (
     MOST_FULL,
@@ -31,9 +32,14 @@ from calibrant.selection.multiclass.folds import ClassFolds, some_rows
 COMPARED = 1 << 19
 """Settings are compared on about as many scores at most."""
 
-SUMMED = "columns that speak for themselves are scaled together, so that the rows of what comes out sum to 1"
 FREE = 1e-2
 """What Dirichlet scaling asks of a slope on the diagonal beside an off-diagonal number: enough to keep it bounded."""
+
+
+@note("scaled-together")
+def scaled_together(voice: Voice) -> str:
+    """Of independent columns."""
+    return "columns that speak for themselves are scaled together, so that the rows of what comes out sum to 1"
 
 
 class SoftmaxCalibrator(ClassCalibrator):
@@ -46,24 +52,18 @@ class SoftmaxCalibrator(ClassCalibrator):
     """
 
     clamp: float | None = None
+    temperature_: float
 
-    def _logs(self, rows: ClassRows) -> tuple[LogRows, float]:
-        """The rows as logarithms, and the slope of their temperature."""
+    def _fit_affine(self, rows: ClassRows, ridge: Ridge) -> Fit[SoftmaxMap]:
+        """A map on the logarithms of the rows with these penalties."""
         if self.clamp is not None and not 0.0 < self.clamp < 1.0:
-            raise InputError(f"clamp must lie between 0 and 1, got {self.clamp!r}")
+            raise InputError("clamp", f"must lie between 0 and 1, got {self.clamp!r}")
         logs = LogRows.of(rows, self.clamp)
-        self.notes_ = (*self.notes_, *zero_notes(rows, logs.clamp))
-        return logs, self._slope(rows, logs)
+        slope, notes = _slope(rows, logs)
+        fitted = fit_affine(logs, ridge, slope).to_map(logs)
+        return Fit(fitted, (*zero_notes(rows, logs.clamp), *notes), {"temperature_": 1.0 / slope})
 
-    def _slope(self, rows: ClassRows, logs: LogRows) -> float:
-        if rows.kind == "independent":
-            self.notes_ = (*self.notes_, SUMMED)
-        slope, notes = fit_slope(logs)
-        self.notes_ = (*self.notes_, *notes)
-        self.temperature_ = 1.0 / slope
-        return slope
-
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         fitted = cast(SoftmaxMap, self.map_)
         size = len(fitted.classes)
         slopes = fitted.slope if len(fitted.slope) == size else fitted.slope.reshape(size, size).diagonal()
@@ -115,10 +115,9 @@ class VectorScaling(SoftmaxCalibrator):
         self.ridge = ridge
         self.clamp = clamp
 
-    def _fit_classes(self, rows: ClassRows) -> SoftmaxMap:
+    def _fit_classes(self, rows: ClassRows) -> Fit[SoftmaxMap]:
         check_ridge("ridge", self.ridge)
-        logs, slope = self._logs(rows)
-        return fit_affine(logs, Ridge(self.ridge, None, self.ridge), slope).to_map(logs)
+        return self._fit_affine(rows, Ridge(self.ridge, None, self.ridge))
 
 
 class MatrixScaling(SoftmaxCalibrator):
@@ -159,11 +158,10 @@ class MatrixScaling(SoftmaxCalibrator):
         self.intercept = intercept
         self.clamp = clamp
 
-    def _fit_classes(self, rows: ClassRows) -> SoftmaxMap:
+    def _fit_classes(self, rows: ClassRows) -> Fit[SoftmaxMap]:
         check_ridge("off_diagonal", self.off_diagonal)
         check_ridge("intercept", self.intercept)
-        logs, slope = self._logs(rows)
-        return fit_affine(logs, Ridge(1.0, self.off_diagonal, self.intercept), slope).to_map(logs)
+        return self._fit_affine(rows, Ridge(1.0, self.off_diagonal, self.intercept))
 
 
 class StructuredScaling(SoftmaxCalibrator):
@@ -210,6 +208,9 @@ class StructuredScaling(SoftmaxCalibrator):
     ([[0.38, 0.42, 0.2]], 10.0)
     """
 
+    strength_: float
+    clamp_: float
+
     def __init__(
         self, strength: float | None = None, *, clamp: float | None = None, cv: int = FOLDS, random_state: int = 0
     ) -> None:
@@ -222,16 +223,20 @@ class StructuredScaling(SoftmaxCalibrator):
         """The setting that the search begins with."""
         return Setting("matrix" if size <= MOST_FULL else "vector", self.clamp or 2.0**-32, middle(size))
 
-    def _fit_classes(self, rows: ClassRows) -> SoftmaxMap:
+    def _fit_classes(self, rows: ClassRows) -> Fit[SoftmaxMap]:
         setting = self._setting(rows)
-        self.strength_, self.clamp_ = setting.strength, setting.clamp
         logs = LogRows.of(rows, setting.clamp)
-        return fit_setting(setting, logs, self._slope(rows, logs))[0]
+        slope, notes = _slope(rows, logs)
+        return Fit(fit_setting(setting, logs, slope)[0], notes, {"temperature_": 1.0 / slope} | self._chosen(setting))
+
+    def _chosen(self, setting: Setting) -> dict[str, float]:
+        """Attributes that hold what was chosen."""
+        return {"strength_": setting.strength, "clamp_": setting.clamp}
 
     def _setting(self, rows: ClassRows) -> Setting:
         check_parts(self.cv)
         if self.clamp is not None and not 0.0 < self.clamp < 1.0:
-            raise InputError(f"clamp must lie between 0 and 1, got {self.clamp!r}")
+            raise InputError("clamp", f"must lie between 0 and 1, got {self.clamp!r}")
         first = self._first(len(rows.classes))
         if self.strength is not None:
             check_ridge("strength", self.strength)
@@ -246,8 +251,8 @@ class StructuredScaling(SoftmaxCalibrator):
             return searched(view, first) if self.clamp is None else best_setting(view, first, (self.clamp,))
         return safest(view, [replace(first, clamp=clamp) for clamp in view.trials.clamps()])
 
-    def _describe(self) -> str:
-        return f"{super()._describe()}; penalty {self.strength_:g} rows, clamp {self.clamp_:.3g}"
+    def _describe(self, voice: Voice) -> str:
+        return f"{super()._describe(voice)}; penalty {self.strength_:g} rows, clamp {self.clamp_:.3g}"
 
 
 class DirichletScaling(StructuredScaling):
@@ -305,16 +310,20 @@ class DirichletScaling(StructuredScaling):
         penalty = 1.0 if self.intercept is None else self.intercept
         return replace(super()._first(size), form="matrix", share=FREE, intercepts=penalty)
 
-    def _setting(self, rows: ClassRows) -> Setting:
-        found = super()._setting(rows)
-        self.intercept_ = found.intercepts
-        return found
+    def _chosen(self, setting: Setting) -> dict[str, float]:
+        return {**super()._chosen(setting), "intercept_": setting.intercepts}
 
     def _searched(self, view: View, first: Setting) -> Setting:
         found = super()._searched(view, first)
         if self.intercept is not None:
             return found
         return min((replace(found, intercepts=penalty) for penalty in (1.0, 0.1, 10.0, 100.0)), key=view.mean)
+
+
+def _slope(rows: ClassRows, logs: LogRows) -> tuple[float, tuple[Note, ...]]:
+    """The slope of the temperature, and what is to be said about it."""
+    slope, notes = fit_slope(logs)
+    return slope, (*((scaled_together(),) if rows.kind == "independent" else ()), *notes)
 
 
 def crossed(rows: ClassRows, cv: int, random_state: int) -> View | None:
@@ -329,10 +338,10 @@ def crossed(rows: ClassRows, cv: int, random_state: int) -> View | None:
 def check_parts(cv: int) -> None:
     """A number of parts."""
     if not is_whole(cv) or cv < 2:
-        raise InputError(f"cv must be a whole number of at least 2 parts, got {cv!r}")
+        raise InputError("cv", f"must be an integer of at least 2, the number of parts, got {cv!r}")
 
 
 def check_ridge(name: str, value: float) -> None:
     """A penalty in rows."""
     if not (np.isscalar(value) and not isinstance(value, str) and 0.0 < float(value) < np.inf):
-        raise InputError(f"{name} must be a number of rows above 0, got {value!r}")
+        raise InputError(name, f"must be a number of rows above 0, got {value!r}")

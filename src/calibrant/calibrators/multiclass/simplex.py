@@ -7,17 +7,19 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.errors import warn
 from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.calibrators.base import Fit
 from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.fits.bins import HEAVY_ROWS, MOST_BINS, ROUNDING, check_bins
-from calibrant.guarantees.certificates import Bound, Mode, Refusal
-from calibrant.guarantees.simplex_certificate import RegionCounts, SimplexCertificate, promise_regions
+from calibrant.guarantees.certificate import Bound, Certificate, Mode
+from calibrant.guarantees.issuing import RegionCounts, issue_regions
+from calibrant.guarantees.origins import Source
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import ClassAxis, SimplexBinsMap, SimplexScheme
 from calibrant.maps.classes import blocks, softmax
 from calibrant.maps.simplex import project, region_count
+from calibrant.messages import InputError, Setting, Voice, note, warn
 from calibrant.numerics import Floats
 
 ROWS_BY_REGION, FEWEST_ROWS = 150, 30
@@ -26,8 +28,32 @@ ROWS_BY_REGION, FEWEST_ROWS = 150, 30
 MANY_CLASSES = 5
 """Above so many classes, canonical calibration is not to be had."""
 
-SOURCE = "Gupta 2023, Appendix 5.G, with an interval for every set of classes"
+SOURCE = Source("Gupta 2023", "Appendix 5.G, with an interval for every set of classes")
 CHOSEN_BEFORE = "the directions were chosen before these rows were seen"
+
+
+@note("empty-regions")
+def empty_regions(voice: Voice, empty: int, regions: int) -> str:
+    """Of regions without rows."""
+    return f"{empty:,} of {regions:,} regions hold no {voice.nouns.row} and give every class the same probability"
+
+
+@note("fewer-regions")
+def fewer_regions(voice: Voice, rows: int, asked: int, regions: int) -> str:
+    """Of more regions than the rows can fill."""
+    nouns = voice.nouns
+    return f"{rows} {nouns.rows} are too few for {asked} regions: {regions} are used, two {nouns.rows} each"
+
+
+@note("many-classes")
+def many_classes(voice: Voice, classes: int) -> str:
+    """Of classes too many for regions of the simplex."""
+    rows, needed = voice.nouns.rows, f"{regions_needed(classes):,}" if classes <= 10 else "more than 10,000,000"
+    return (
+        f"canonical calibration of {classes} classes is out of reach: regions within which {rows} differ by at most "
+        f"0.5 in all classes together are {needed}, with 100 {rows} and more each; use a class-wise or top-label "
+        "method instead"
+    )
 
 
 class SimplexBinning(ClassCalibrator):
@@ -100,6 +126,8 @@ class SimplexBinning(ClassCalibrator):
     no argument of the fit was chosen by their labels.
     """
 
+    regions_: RegionCounts
+
     def __init__(
         self,
         scheme: SimplexScheme = "projection",
@@ -121,23 +149,21 @@ class SimplexBinning(ClassCalibrator):
         self.alpha = alpha
         self.random_state = random_state
 
-    def _fit_classes(self, rows: ClassRows) -> SimplexBinsMap:
+    def _fit_classes(self, rows: ClassRows) -> Fit[SimplexBinsMap]:
         self._check_parameters(rows)
         mass = _row_mass(rows)
         self._warn_of_many(len(rows.classes))
-        if self.scheme == "projection":
-            self.regions_ = self._projected(rows, mass)
-        else:
-            self.regions_ = self._fixed(rows, mass)
-        return self.regions_.map
+        regions, empty = self._projected(rows, mass) if self.scheme == "projection" else self._fixed(rows, mass)
+        notes = (empty_regions(int(empty.sum()), len(empty)),) if empty.any() else ()
+        return Fit(regions.map, notes, {"regions_": regions})
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> SimplexCertificate | Refusal:
-        return promise_regions(self.regions_, alpha, bound, mode, self.provenance_.columns)
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
+        return issue_regions(self.regions_, alpha, bound, mode, self.provenance_.columns)
 
     # ------------------------------------------------------------------------------------------ where regions end
 
-    def _projected(self, rows: ClassRows, mass: NDArray[Any]) -> RegionCounts:
-        """002 Algorithm 5.10, heavy thresholds as regions of their own."""
+    def _projected(self, rows: ClassRows, mass: NDArray[Any]) -> tuple[RegionCounts, NDArray[np.bool_]]:
+        """002 Algorithm 5.10, heavy thresholds as regions of their own; and which regions hold no row."""
         total = int(mass.sum() * (1.0 + ROUNDING))
         count = self._count(total, len(rows.classes))
         cuts = cut_off(_probabilities(rows), mass, self._directions(count - 1, len(rows.classes)), total, count)
@@ -145,22 +171,21 @@ class SimplexBinning(ClassCalibrator):
         table, empty = self._shares(counts), counts.sum(axis=1) == 0
         follows = [place - 1 for place in cuts.edges if empty[place - 1]]  # all rows up to the threshold lie on it
         table[follows], empty[follows] = table[np.array(follows, dtype=np.intp) + 1], False
-        self._note_empty(empty)
         fitted = self._map(rows, len(cuts.thresholds), table, cuts.directions, cuts.thresholds)
         chosen = "" if isinstance(self.directions, str) and self.directions == "classes" else CHOSEN_BEFORE
         left_out = int(mass[cuts.codes < 0].sum())
-        return RegionCounts(fitted, _whole(counts, rows), cuts.light, left_out, False, SOURCE, chosen)
+        return RegionCounts(fitted, _whole(counts, rows), cuts.light, left_out, False, SOURCE, chosen), empty
 
-    def _fixed(self, rows: ClassRows, mass: NDArray[Any]) -> RegionCounts:
+    def _fixed(self, rows: ClassRows, mass: NDArray[Any]) -> tuple[RegionCounts, NDArray[np.bool_]]:
         classes, total = len(rows.classes), float(mass.sum() * (1.0 + ROUNDING))
         size = self._size(classes, total)
         regions = region_count(self.scheme, classes, size)
         blank = self._map(rows, size, np.full((regions, classes), 1.0 / classes))
         counts = _by_class(blank.regions(rows.scores), rows, mass, regions)
-        self._note_empty(counts.sum(axis=1) == 0)
         fitted = self._map(rows, size, self._shares(counts))
         asked = (self.depth if self.scheme == "sierpinski" else self.cells) is not None  # else rows have a say in it
-        return RegionCounts(fitted, _whole(counts, rows), np.zeros(0, dtype=np.int64), 0, asked, SOURCE)
+        made = RegionCounts(fitted, _whole(counts, rows), np.zeros(0, dtype=np.int64), 0, asked, SOURCE)
+        return made, counts.sum(axis=1) == 0
 
     def _map(
         self, rows: ClassRows, size: int, table: Floats, directions: ArrayLike = (), thresholds: ArrayLike = ()
@@ -177,11 +202,6 @@ class SimplexBinning(ClassCalibrator):
         kept = (counts > 0).all(axis=1, keepdims=True) | ((self.extremes == "mean") & (n > 0))
         return np.asarray(np.where(kept, plain, (counts + 1.0) / (n + classes)))
 
-    def _note_empty(self, empty: NDArray[np.bool_]) -> None:
-        if empty.any():
-            told = f"{empty.sum():,} of {len(empty):,} regions hold no row and give every class the same probability"
-            self.notes_ = (*self.notes_, told)
-
     # ----------------------------------------------------------------------------------------- how many, and along what
 
     def _count(self, total: int, classes: int) -> int:
@@ -189,7 +209,7 @@ class SimplexBinning(ClassCalibrator):
         if self.n_bins is None:
             return int(np.clip(total // ROWS_BY_REGION, max(min(classes + 1, total // FEWEST_ROWS), 1), MOST_BINS))
         if self.n_bins > most:
-            warn(f"{total} rows are too few for {self.n_bins} regions: {most} are used, two rows each")
+            warn(fewer_regions(total, int(self.n_bins), most))
         return min(int(self.n_bins), most)
 
     def _size(self, classes: int, total: float) -> int:
@@ -201,12 +221,17 @@ class SimplexBinning(ClassCalibrator):
             most = min(total / ROWS_BY_REGION, MOST_BINS)
             while given is None and region_count(self.scheme, classes, size + 1) <= most:
                 size += 1
-        except ValueError as problem:
-            raise InputError(f'{problem}: pass a smaller one, or scheme="projection"') from None
+        except ValueError:
+            raise InputError(
+                Setting(name, size),
+                f"is out of range for {classes} classes",
+                "pass a smaller one, or scheme='projection'",
+            ) from None
         if regions > total:
             raise InputError(
-                f"{name}={size} makes {regions:,} regions for {classes} classes, more than the {int(total):,} rows: "
-                f'pass a smaller {name}, or scheme="projection", which takes any number of regions'
+                Setting(name, size),
+                f"makes {regions:,} regions for {classes} classes, more than the {int(total):,} rows",
+                f"pass a smaller {name}, or scheme='projection', which takes any number of regions",
             )
         return size
 
@@ -221,18 +246,13 @@ class SimplexBinning(ClassCalibrator):
         else:
             given = np.asarray(self.directions, dtype=np.float64)
             if given.ndim != 2 or given.shape[1] != classes or not np.isfinite(given).all() or not given.any(1).all():
-                raise InputError(f"directions must be rows of {classes} finite numbers, not all of them zero")
+                raise InputError("directions", f"must be rows of {classes} finite numbers, not all of them zero")
         return given[np.arange(count) % max(len(given), 1)]
 
     def _warn_of_many(self, classes: int) -> None:
         if classes <= MANY_CLASSES:
             return
-        needed = f"{regions_needed(classes):,}" if classes <= 10 else "more than 10,000,000"
-        warn(
-            f"canonical calibration of {classes} classes is out of reach: regions within which rows differ by at most "
-            f"0.5 in all classes together are {needed}, with 100 rows and more each; use a class-wise or top-label "
-            "method instead"
-        )
+        warn(many_classes(classes))
 
     def _check_parameters(self, rows: ClassRows) -> None:
         check_option("scheme", self.scheme, get_args(SimplexScheme))
@@ -244,11 +264,13 @@ class SimplexBinning(ClassCalibrator):
                 continue
             check_bins(getattr(self, name), name)
             if scheme != self.scheme:
-                raise InputError(f"{name} goes with scheme={scheme!r}, not with {self.scheme!r}: leave it out")
+                raise InputError(name, f"goes with scheme={scheme!r}, not with {self.scheme!r}", "leave it out")
         if rows.kind == "independent":
-            raise InputError("scores of kind 'independent' lie on no simplex: pass rows that sum to 1, or logits")
+            raise InputError(
+                Setting("kind", "independent"), "has rows that lie on no simplex", "pass rows that sum to 1, or logits"
+            )
 
-    def _describe(self) -> str:
+    def _describe(self, voice: Voice) -> str:
         n = self.regions_.counts.sum(axis=1)
         held = n[n > 0]
         empty = f", {len(n) - len(held):,} without" if len(held) < len(n) else ""

@@ -12,8 +12,8 @@ from calibrant.cli import console, options
 from calibrant.cli.renaming import Renamed
 
 if TYPE_CHECKING:
+    from calibrant.calibration import Calibration
     from calibrant.cli.groups import Unlisted
-    from calibrant.export.document import Calibration
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,6 @@ def _mapped(
     calibration: Calibration, rows: Any, score: str, name: str, groups: dict[str, str], read: Mapping[str, str]
 ) -> Any:
     """The map over columns as ``read``, SQL by column, while they stay in the file as they are."""
-    from calibrant.arrays import InputError
     from calibrant.engine import apply as with_map
     from calibrant.engine.columns import fresh_name
     from calibrant.export.sql.scores import quote
@@ -120,15 +119,8 @@ def _mapped(
     plain = {column: fresh_name(rows, f"{column} as it is read") for column in read}
     more = ", ".join(f"{text} AS {quote(plain[column], 'duckdb')}" for column, text in read.items())
     by = {group: plain[column] for group, column in groups.items()}
-    try:
-        mapped = with_map(
-            calibration, rows.project(f"*, {more}") if read else rows, plain.get(score, score), name=name, by=by
-        )
-    except InputError as problem:
-        told = str(problem)
-        for column, own in plain.items():
-            told = told.replace(repr(own), repr(column))
-        raise InputError(told) from None
+    given = rows.project(f"*, {more}") if read else rows
+    mapped = with_map(calibration, given, plain.get(score, score), name=name, by=by)
     return (
         mapped.project(f"* EXCLUDE ({', '.join(quote(each, 'duckdb') for each in plain.values())})") if read else mapped
     )
@@ -138,7 +130,7 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
     """Look at what was written; refuse scores that the map was not made for, which SQL holds at its ends in silence."""
     from calibrant.cli.files import kind_of, read_rows
     from calibrant.cli.numbers import text_found
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
     from calibrant.export.sql.scores import quote
 
     rows = read_rows(connection, [path], {}, as_text=kind_of(path) != "Parquet")
@@ -152,7 +144,9 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
         raise text_found(score, "--score", word)
     if bad:
         raise Mistake(
-            f"{bad:,} of {total:,} scores in {score!r} are outside what the map was fitted on, {kind} scores (they "
-            f"reach from {low:g} to {high:g}): name the right column with --score, or leave rows out with --where"
+            f"the column {score!r}",
+            f"has {bad:,} of {total:,} scores outside what the map was fitted on, {kind} scores (they reach from "
+            f"{low:g} to {high:g})",
+            "name the right column with --score, or leave rows out with --where",
         )
     return Written(out, name, total, total - mapped, before, after)

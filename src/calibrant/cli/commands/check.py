@@ -102,13 +102,13 @@ def check(
 def _check_fail_on(fail_on: Sequence[FailOn], by: Any, time: Any, files: Sequence[str]) -> None:
     """A gate that could never close is a mistake."""
     from calibrant.cli.files import is_store
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
 
     stored = any(is_store(path) for path in files)
     if FailOn.segments in fail_on and not by and not stored:
-        raise Mistake("--fail-on segments needs segments: name their columns with --by")
+        raise Mistake("--fail-on segments", "needs segments", "name their columns with --by")
     if FailOn.periods in fail_on and time is None:
-        raise Mistake("--fail-on periods needs periods: name the column of times with --time")
+        raise Mistake("--fail-on periods", "needs periods", "name the column of times with --time")
 
 
 def _exit(verdict: Verdict, fail_on: Sequence[FailOn]) -> Exit:
@@ -121,8 +121,9 @@ def _exit(verdict: Verdict, fail_on: Sequence[FailOn]) -> Exit:
 
 def show(verdict: Verdict) -> None:
     """Print the verdict: the headline, the facts, tables of segments and periods, hints and notes."""
-    from calibrant.cli.wording import in_options
+    from calibrant.cli.voice import CommandLine
 
+    voice = CommandLine()
     if verdict.caution:
         console.say(verdict.caution)
     console.say(verdict.headline, STYLES[verdict.color])
@@ -130,8 +131,8 @@ def show(verdict: Verdict) -> None:
     _show_parts("Segments", [f"{each.column} = {each.value}" for each in verdict.segments], verdict.segments)
     _show_parts("Periods", [str(each.value) for each in verdict.periods], verdict.periods)
     told = [""] if verdict.segments or verdict.periods else []
-    told += [f"  Hint: {in_options(hint)}" for hint in verdict.hints]
-    console.say("\n".join(told + [f"  Note: {in_options(text)}" for text in verdict.notes]))
+    told += [f"  Hint: {hint.say(voice)}" for hint in verdict.hints]
+    console.say("\n".join(told + [f"  Note: {note.say(voice)}" for note in verdict.notes]))
 
 
 def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...]) -> None:

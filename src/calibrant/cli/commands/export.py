@@ -13,7 +13,7 @@ from calibrant.cli import console, options
 from calibrant.cli.renaming import Renamed
 
 if TYPE_CHECKING:
-    from calibrant.export.document import Calibration
+    from calibrant.calibration import Calibration
     from calibrant.export.proof import Proof
 
 
@@ -92,20 +92,22 @@ def export(
 
 def _refuse_ignored(model: bool, given: Mapping[str, object], force: bool, out: str | None) -> None:
     """Refuse options that say nothing about what is written."""
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
 
     for option, value in given.items():
         if value is not None:
             there, other = ("ONNX", ".sql") if model else ("SQL", ".onnx")
-            raise Mistake(f"{option} says nothing about {there}: leave it out, or write --out with {other} at its end")
+            raise Mistake(
+                option, f"says nothing about {there}", f"leave it out, or write --out with {other} at its end"
+            )
     if force and out is None:
-        raise Mistake("--force goes with --out: name the file to overwrite")
+        raise Mistake("--force", "goes with --out", "name the file to overwrite")
 
 
 def _sql(calibration: Calibration, out: str | None, column: str, dialect: str, by: dict[str, str]) -> tuple[Proof, str]:
-    from calibrant.export.sql.file import proven_sql
+    from calibrant.export.sql.file import SqlFile
 
     if out is not None:
         return calibration.export_sql(out, column, dialect, by=by), calibration.to_sql(column, dialect, by=by)
-    expression, proof = proven_sql(calibration.map, column, dialect, by=by)
-    return proof, expression
+    file = SqlFile.proven(calibration.map, calibration.to_json(), column, dialect, by)
+    return file.proof, file.text

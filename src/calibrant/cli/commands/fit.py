@@ -51,13 +51,13 @@ class LossName(StrEnum):
 CLASSES = {
     Method.auto: ("auto", "AutoCalibrator"),
     Method.shift: ("binary.scaling", "LogitShift"),
-    Method.temperature: ("binary.scaling", "TemperatureScaling"),
+    Method.temperature: ("temperature", "TemperatureScaling"),
     Method.platt: ("binary.scaling", "PlattScaling"),
     Method.beta: ("binary.scaling", "BetaScaling"),
     Method.spline: ("binary.spline", "SplineCalibrator"),
     Method.isotonic: ("binary.isotonic", "IsotonicCalibrator"),
     Method.binning: ("binary.binning", "HistogramBinning"),
-    Method.scaling_binning: ("binary.scale_and_bin", "ScalingBinning"),
+    Method.scaling_binning: ("binary.two_stage", "ScalingBinning"),
     Method.isotonic_binning: ("binary.isotonic", "IsotonicBinning"),
     Method.bayesian_binning: ("binary.bayesian", "BayesianBinning"),
     Method.venn_abers: ("binary.venn_abers", "VennAbers"),
@@ -148,7 +148,7 @@ def fit(
     """
     from calibrant.cli.files import check_output
     from calibrant.cli.source import Columns, DayRange, Days, open_source
-    from calibrant.cli.wording import in_options
+    from calibrant.cli.voice import CommandLine
 
     check_output(out, [".json"], force=force)
     given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee}
@@ -181,26 +181,26 @@ def fit(
         document |= {} if chosen is None else {"comparison": _as_data(chosen)}
         console.show_json(document | (_segments(calibrator) if by or sources else {}))
         return
-    console.say(in_options(str(calibrator)))
+    console.say(calibrator.say(CommandLine()))
     if chosen is not None:
         _show(chosen.comparison_, "What it compared for the map of all" if by else "What it compared")
     console.say(f"Saved as {out}.")
 
 
 def _calibrator(method: Method, said: dict[str, Any]) -> BinaryCalibrator:
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
 
     for name in said:
         if method not in TAKEN[name]:
             option, homes = f"--{name.replace('_', '-')}", " or ".join(TAKEN[name])
-            raise Mistake(f"{option} belongs to --method {homes}: add that, or leave {option} out")
+            raise Mistake(option, f"belongs to --method {homes}", f"add that, or leave {option} out")
     if method is Method.auto:
         if "alpha" in said and "guarantee" not in said:
             raise Mistake(
-                "--alpha belongs to --guarantee and to --method binning: add one of them, or leave --alpha out"
+                "--alpha", "belongs to --guarantee and to --method binning", "add one of them, or leave --alpha out"
             )
         if "look" in said and "guarantee" not in said:
-            raise Mistake("--look belongs to --guarantee: add that, or leave --look out")
+            raise Mistake("--look", "belongs to --guarantee", "add that, or leave --look out")
         if "guarantee" in said:
             said["guarantee"] = (said["guarantee"], said.pop("alpha", ALPHA))
     if "loss" in said:
@@ -221,19 +221,19 @@ def _by_segment(
     """The same by segment or by source; what cannot be combined with that is refused."""
     from calibrant.calibrators.segments import SegmentCalibrator
     from calibrant.cli.files import is_store
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
 
     if multicalibrate and not by:
-        raise Mistake("--multicalibrate is about segments: name their columns with --by, or leave it out")
+        raise Mistake("--multicalibrate", "is about segments", "name their columns with --by, or leave it out")
     if by and source is not None:
-        raise Mistake("--by and --source cannot be combined: leave one of them out")
+        raise Mistake("--by and --source", "cannot be combined", "leave one of them out")
     named = "--by" if by else "--source"
     extra = next((option for option, value in beside.items() if value is not None), None)
     if extra is not None:
-        raise Mistake(f"{extra} cannot be combined with {named}: leave one of them out")
+        raise Mistake(extra, f"cannot be combined with {named}", "leave one of them out")
     store = next((path for path in files if is_store(path)), None)
     if store is not None:
-        raise Mistake(f"{store} is a tally store, and {named} needs rows: name their files")
+        raise Mistake(store, f"is a tally store, and {named} needs rows", "name their files")
     mode: Literal["shrink", "multicalibrate", "separate"] = "multicalibrate" if multicalibrate else "shrink"
     return SegmentCalibrator(calibrator, mode=mode if by else "separate")
 
@@ -265,12 +265,12 @@ def _fit_rows(calibrator: BinaryCalibrator, rows: Rows, *, apart: bool) -> None:
 
 def _insist(calibrator: BinaryCalibrator) -> None:
     """A promise that was asked for and is not there must not pass unseen."""
-    from calibrant.cli.wording import Mistake, in_options
-    from calibrant.guarantees.certificates import Refusal
+    from calibrant.cli.voice import CommandLine, Mistake
+    from calibrant.guarantees.refusal import Refusal
 
     promise = calibrator.certificate()
     if isinstance(promise, Refusal):
-        raise Mistake(f"--guarantee cannot be kept: {in_options(promise.reason)}")
+        raise Mistake("--guarantee", "cannot be kept", CommandLine().say(promise.reason))
 
 
 def _as_data(chosen: AutoCalibrator) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def _show(comparison: Comparison, what: str) -> None:
     if len(tried) < 2:
         return
     places = comparison.decimals
-    rows = [(line.name, line.outcome, f"{line.loss:.{places}f}", *_change(line, places)) for line in tried]
+    rows = [(line.name, str(line.outcome), f"{line.loss:.{places}f}", *_change(line, places)) for line in tried]
     title = f"{what}, on rows that the maps had not seen (change: against {comparison.reference}):"
     columns = ("candidate", "vs. chosen", NAMES[comparison.loss], "change", "95 % interval")
     console.table(title, columns, rows, text=2, styles=["bold" if line.chosen else "" for line in tried])

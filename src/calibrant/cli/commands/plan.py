@@ -80,12 +80,12 @@ def plan(
 
 def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any:
     """The scores of a file in memory."""
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
 
     if not inputs:
         for option, value in (("--score", score), ("--where", where)):
             if value is not None:
-                raise Mistake(f"{option} is about a file of scores: name it with --scores, or leave {option} out")
+                raise Mistake(option, "is about a file of scores", f"name it with --scores, or leave {option} out")
         return None
     from calibrant.cli.files import connect, find_files, read_rows
     from calibrant.cli.numbers import refuse_text
@@ -98,5 +98,7 @@ def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any
     values = collect(rows.project(f"{quote(score, 'duckdb')} AS score"))["score"]
     missing = int((values != values).sum()) if values.dtype.kind == "f" else 0
     if missing:
-        raise Mistake(f"{missing:,} of {len(values):,} scores in {score!r} are missing: leave them out with --where")
+        raise Mistake(
+            f"the column {score!r}", f"lacks {missing:,} of {len(values):,} scores", "leave these rows out with --where"
+        )
     return values

@@ -83,21 +83,21 @@ def tally(
     from calibrant.cli import files as disk
     from calibrant.cli.source import Columns, Rows
     from calibrant.cli.tallying import Counted, open_store
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
     from calibrant.engine.store.files import check_part
 
     if out is not None:
         disk.check_output(out, list(disk.KINDS), inputs=disk.find_files(files), force=force)
     elif force:
-        raise Mistake("--force goes with --out: name the file to overwrite")
+        raise Mistake("--force", "goes with --out", "name the file to overwrite")
     if store is None:
         beside = {"--replace": replace, "--day": day, "--part": part}
         alone = next((option for option, value in beside.items() if value), None)
         if alone is not None:
-            raise Mistake(f"{alone} goes with --store: name the folder of a tally store")
+            raise Mistake(alone, "goes with --store", "name the folder of a tally store")
     if every is not None and time is None:
-        raise Mistake("--every cuts the column of --time: name it")
-    check_part(part, "--part")
+        raise Mistake("--every", "cuts the column of --time", "name it")
+    check_part(part)
     kept = None if store is None else open_store(store, by, kind, day, time, every)
     columns = Columns(
         score, label, weight, counts, by or (kept.by if kept else None), time, None, positive, kind, where

@@ -28,14 +28,14 @@ def verify(
     Example:
       calibrant verify map.sql
     """
-    from calibrant.cli.wording import Mistake
+    from calibrant.cli.voice import Mistake
     from calibrant.export.verify import verify as prove
 
     def run() -> object:
         try:
             return prove(file)
         except FileNotFoundError:
-            raise Mistake(f"{file} does not exist: make it with calibrant export MAP.json --out {file}") from None
+            raise Mistake(file, "does not exist", f"make it with calibrant export MAP.json --out {file}") from None
 
     proof = console.work(run, words="Proving", quiet=quiet or as_json)
     if as_json:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
-from calibrant.arrays.multiclass.rows import ClassKind
+from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
 from calibrant.displays.multiclass.rates import worst
 from calibrant.displays.panels import panel_beside
+from calibrant.messages import InputError, plural
 from calibrant.metrics.multiclass.bins import ClassStrategy
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.metrics.multiclass.errors import ClassErrors, class_errors
@@ -82,11 +82,11 @@ class ClassErrorDisplay:
     ) -> None:
         self.notion = as_notion(notion)
         if self.notion.name not in TITLES:
-            raise InputError(f"notion must be one of {', '.join(map(repr, TITLES))}, got {self.notion.name!r}")
+            raise InputError("notion", f"must be one of {', '.join(map(repr, TITLES))}, got {self.notion.name!r}")
         if not 1 <= len(errors) <= 3 or len({frozenset(one.classes) for one in errors.values()}) != 1:
-            raise InputError("errors must hold one to three models of the same classes")
+            raise InputError("errors", "must hold one to three models of the same classes")
         if not is_whole(most) or most < 1:
-            raise InputError(f"most must be a whole number from 1 on, got {most!r}")
+            raise InputError("most", f"must be a whole number from 1 on, got {most!r}")
         self.errors = dict(errors)
         self.counted = counted
         first = next(iter(self.errors.values()))
@@ -169,7 +169,7 @@ class ClassErrorDisplay:
         """What the picture shows, in words."""
         first = next(iter(self.errors.values()))
         total = style.amount(float(first.rows.sum()), self.counted)
-        text = f"{total}, {style.plural(len(first.classes), 'class', 'es')}, the most frequent first."
+        text = f"{total}, {plural(len(first.classes), 'class', 'classes')}, the most frequent first."
         if self.unseen:
             text += (
                 f" Shown are the {len(self.classes):,} whose error goes farthest beyond chance; {self.unseen:,} "
@@ -178,7 +178,7 @@ class ClassErrorDisplay:
         silent = int(np.isnan(first.error).sum())
         if silent:
             whom = "it" if silent == 1 else "them"
-            text += f" {style.plural(silent, 'class', 'es')} without an error: no row names {whom}."
+            text += f" {plural(silent, 'class', 'classes')} without an error: no row names {whom}."
         if first.null is None:
             return f"{text} What chance alone shows is not computed for so many rows: rare classes show more."
         return f"{text} By chance alone, a calibrated model shows about its upright tick."

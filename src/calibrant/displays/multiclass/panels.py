@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError, Rows
+from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option, is_whole
-from calibrant.arrays.multiclass.rows import ClassKind
+from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
 from calibrant.displays.multiclass.rates import ClassCells, worst
 from calibrant.displays.panels import panels_under
 from calibrant.displays.rates import Series
 from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
+from calibrant.messages import InputError
 from calibrant.metrics.multiclass.claims import Claims, read_claims
 from calibrant.tallies import Tally
 
@@ -129,7 +130,7 @@ class ClassWiseDisplay:
         """
         check_option("axes", axes, ("linear", "log-odds"))
         if not is_whole(most) or most < 1:
-            raise InputError(f"most must be a whole number from 1 on, got {most!r}")
+            raise InputError("most", f"must be a whole number from 1 on, got {most!r}")
         claims = read_claims(scores, y, sample_weight, notion="class-wise", classes=classes, kind=kind)
         cells = ClassCells.of(claims, 10)
         error, chance = cells.errors(random_state)
@@ -204,13 +205,20 @@ class ClassWiseDisplay:
         events = one.series.events
         count = style.amount(events, one.series.counted)
         name = f"class {one.name}" if _is_number(one.name) else one.name
-        told = f"{count}; error {style.percent(one.error, 2)}, chance {style.percent(one.chance, 2)}"
+        told = [count, f"error {style.percent(one.error, 2)}", f"chance {style.percent(one.chance, 2)}"]
         note = panel.annotate(
-            told, (0.0, 1.0), (0.0, 4.0), xycoords="axes fraction", textcoords="offset points", fontsize="x-small"
+            "{}; {}, {}".format(*told),
+            (0.0, 1.0),
+            (0.0, 4.0),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            fontsize="x-small",
         )
+        lines = 1
         if note.get_window_extent().width > 1.05 * panel.bbox.width:
-            note.set_text(told.replace("; ", "\n").replace(", ", "\n"))
-        pad = 6.0 + 10.0 * len(note.get_text().splitlines())
+            note.set_text("\n".join(told))
+            lines = len(told)
+        pad = 6.0 + 10.0 * lines
         panel.set_title(style.short(name), fontsize="medium", fontweight="bold", loc="left", pad=pad)
         panel.tick_params(axis="x", labelbottom=bottom, labelsize="small")
         panel.tick_params(axis="y", labelleft=left, labelsize="small")

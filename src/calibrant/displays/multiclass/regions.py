@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
-from calibrant.arrays.multiclass.rows import ClassKind, read_matrix
+from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays.multiclass.rows import read_matrix
+from calibrant.messages import Argument, InputError, Phrase
 from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.numerics import Floats
@@ -117,20 +118,22 @@ def regions_of(
 ) -> tuple[Regions, Floats, NDArray[np.intp]]:
     """The regions that hold rows, the predictions of the rows, and for each row the place of its region."""
     if binning is None:
-        raise InputError("binning is missing: pass binning=, a fitted SimplexBinning, or its map")
+        raise InputError("binning", "is missing", "pass a fitted SimplexBinning, or its map")
     claims = read_claims(scores, y, sample_weight, notion="canonical", classes=classes, kind=kind)
     if not claims.exclusive:
-        raise InputError("canonical calibration needs rows that sum to 1: pass probabilities or logits")
+        raise InputError(
+            "scores", "must have rows that sum to 1 for canonical calibration", "pass probabilities or logits"
+        )
     p = np.asarray(claims.scores, dtype=np.float64)
     fitted = getattr(binning, "map_", binning)
     if not hasattr(fitted, "regions"):
-        raise InputError("binning has no method `regions`: pass a fitted SimplexBinning, or its map")
+        raise InputError("binning", "has no method `regions`", "pass a fitted SimplexBinning, or its map")
     given = p
     if getattr(fitted, "on", "probability") == "logit":
         given = claims.given if claims.on == "logit" else np.log(np.maximum(p, np.finfo(float).tiny))
     codes, place = np.unique(np.asarray(fitted.regions(given)), return_inverse=True)
     if after is None and not hasattr(fitted, "apply"):
-        raise InputError("after is missing: pass the calibrated probabilities, since binning does not give them")
+        raise InputError("after", "is missing", "pass the calibrated probabilities, since binning does not give them")
     kept = None if sample_weight is None else np.asarray(sample_weight) != 0
     q = np.asarray(fitted.apply(given), dtype=np.float64) if after is None else _matrix(after, kept, p.shape)
     mass = claims.mass
@@ -148,9 +151,12 @@ def _matrix(after: Any, kept: NDArray[np.bool_] | None, shape: tuple[int, ...]) 
     q, _ = read_matrix(after)
     q = np.asarray(q if kept is None or len(kept) != len(q) else q[kept], dtype=np.float64)
     if q.shape != shape:
-        raise InputError(f"after has shape {q.shape} but scores has {shape}: pass the same rows and classes")
+        problem = Phrase(
+            "has shape {found} but {scores} has {shape}", found=q.shape, scores=Argument("scores"), shape=shape
+        )
+        raise InputError("after", problem, "pass the same rows and classes")
     if not np.isfinite(q).all() or q.min() < 0.0 or q.max() > 1.0 + 1e-6:
-        raise InputError("after must hold probabilities, from 0 to 1 and none of them missing")
+        raise InputError("after", "must hold probabilities, from 0 to 1 and none of them missing")
     return q
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
-from calibrant.arrays.multiclass.rows import ClassKind
+from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
 from calibrant.displays.multiclass.rates import ClassCells, TopBins, top_bins, worst
 from calibrant.displays.panels import panel_below, panel_beside
 from calibrant.displays.style import Linear
 from calibrant.guarantees.bounds import clopper_pearson
+from calibrant.messages import InputError, Setting, plural
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.numerics import Floats
 
@@ -82,7 +82,7 @@ class TopLabelDisplay:
 
     def __init__(self, cells: ClassCells, *, level: float = 0.9, random_state: int = 0) -> None:
         if not 0.0 < level < 1.0:
-            raise InputError(f"level must lie strictly between 0 and 1, got {level}")
+            raise InputError("level", f"must lie strictly between 0 and 1, got {level}")
         self.cells = cells
         self.level = level
         simulation = cells.simulated(random_state)
@@ -130,10 +130,13 @@ class TopLabelDisplay:
         """The classes in one bin: that which holds this confidence, from 0 to 1."""
         if not 0.0 <= confidence <= 1.0:
             raise InputError(
-                f"confidence must lie in [0, 1], got {confidence}: pass one that is in the bin, as in 0.55"
+                "confidence", f"must lie in [0, 1], got {confidence}", "pass one that is in the bin, as in 0.55"
             )
         place = int(np.searchsorted(self.cells.edges, confidence, side="right"))
-        return TopLabelBinDisplay(self.cells, place, level=self.level)
+        try:
+            return TopLabelBinDisplay(self.cells, place, level=self.level)
+        except InputError as error:
+            raise error.about(Setting("confidence", confidence)) from None
 
     # -------------------------------------------------------------------------------------------------------- data
 
@@ -167,14 +170,14 @@ class TopLabelDisplay:
         right, mean = (style.percent(part.sum() / total, 3) for part in (self.cells.events, self.cells.score_sum))
         together, apart = (style.percent(error, 2) for error in self.errors)
         usual = " and ".join(style.percent(error, 2) for error in self._typical)
-        head = f"{style.amount(total, self.cells.counted)}, {style.plural(len(self.cells.classes), 'class', 'es')}"
+        head = f"{style.amount(total, self.cells.counted)}, {plural(len(self.cells.classes), 'class', 'classes')}"
         text = (
             f"{head}; accuracy {right}, mean confidence {mean}.\nError: all classes together {together}, "
             f"by named class {apart} (calibrated models of this size: about {usual})."
         )
         beyond = int(((self.bins.top_label < -1e-12) | (self.bins.top_label > 1.0 + 1e-12)).sum())
         if beyond:
-            text += f" {style.plural(beyond, 'plus', 'ses')} beyond 0 % or 100 %, drawn at that end."
+            text += f" {plural(beyond, 'plus', 'plusses')} beyond 0 % or 100 %, drawn at that end."
         return text
 
     # ----------------------------------------------------------------------------------------------------- drawing
@@ -255,7 +258,8 @@ class TopLabelBinDisplay:
         n, events, score_sum = (part[:, place] for part in (cells.n, cells.events, cells.score_sum))
         self.total = float(n.sum())
         if not self.total > 0:
-            raise InputError(f"no row has its confidence in {_span(self.ends)}: choose a bin that holds rows")
+            problem = f"names the bin from {_span(self.ends)}, which holds no rows"
+            raise InputError("place", problem, "choose a bin that holds rows")
         self.overall = (float(score_sum.sum()) / self.total, float(events.sum()) / self.total)
         named = np.flatnonzero(n > 0)
         self.unseen = len(named) - min(len(named), most)
@@ -286,7 +290,7 @@ class TopLabelBinDisplay:
     @property
     def caption(self) -> str:
         """What the picture shows, in words."""
-        named = style.plural(len(self.classes) + self.unseen, "class", "es")
+        named = plural(len(self.classes) + self.unseen, "class", "classes")
         text = f"{style.amount(self.total, self.counted)} in the bin, naming {named}"
         if self.unseen:
             text += f"; shown are the {len(self.classes):,} that are farthest from their confidence"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
-from calibrant.arrays.multiclass.rows import ClassKind
+from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
 from calibrant.displays.multiclass.regions import Regions, regions_of
 from calibrant.displays.style import Linear
+from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
@@ -74,10 +74,8 @@ class SimplexDisplay:
         self, regions: Regions, points: Floats, places: NDArray[np.intp], *, fewest_rows: float | None = None
     ) -> None:
         if len(regions.classes) != 3:
-            raise InputError(
-                f"a triangle shows three classes, not {len(regions.classes)}: use CanonicalValidityDisplay, or "
-                "ClassWiseDisplay"
-            )
+            problem = f"must be of three classes, not {len(regions.classes)}, to be drawn on a triangle"
+            raise InputError("regions", problem, "use CanonicalValidityDisplay, or ClassWiseDisplay")
         self.regions = regions
         self.points = points
         self.places = places
@@ -116,7 +114,10 @@ class SimplexDisplay:
         )
         order = np.lexsort((*p.T, place))  # so that the rows drawn do not depend on the order of rows
         some = order[np.linspace(0, len(p) - 1, min(len(p), MOST_POINTS)).round().astype(np.intp)]
-        return cls(regions, p[some], place[some], fewest_rows=fewest_rows)
+        try:
+            return cls(regions, p[some], place[some], fewest_rows=fewest_rows)
+        except InputError as error:
+            raise error.about("scores") from None
 
     # -------------------------------------------------------------------------------------------------------- data
 
@@ -147,7 +148,7 @@ class SimplexDisplay:
             head += f" ({len(self.points):,} drawn)"
         few = int((~self.shown).sum())
         colours = "by colour" if len(regions.n) <= len(style.COLOURS) else "colours repeat"
-        text = f"{head} in {style.plural(len(regions.n), 'region')}, {colours}"
+        text = f"{head} in {plural(len(regions.n), 'region')}, {colours}"
         text += f"; {few:,} with fewer than {self.fewest_rows:g} rows have no arrow." if few else "."
         text += " A corner is 100 % of its class, the side opposite 0 %."
         before, after = (regions.error(p) for p in (regions.before, regions.after))
@@ -261,7 +262,7 @@ class CanonicalValidityDisplay:
 
     def __init__(self, regions: Regions, *, level: float = 0.9, random_state: int = 0) -> None:
         if not 0.0 < level < 1.0:
-            raise InputError(f"level must lie strictly between 0 and 1, got {level}")
+            raise InputError("level", f"must lie strictly between 0 and 1, got {level}")
         self.regions = regions
         self.level = level
         self.curves = {"before": regions.validity(regions.before), "after": regions.validity(regions.after)}
@@ -312,7 +313,7 @@ class CanonicalValidityDisplay:
         farther = 1.0 - min(float(one.at(self._end)) for one in self.curves.values())
         beyond = f" Beyond the right end lie {style.percent(farther, 1)} of the rows, or fewer." if farther > 0 else ""
         return (
-            f"{head}, {len(regions.classes)} classes, {style.plural(len(regions.n), 'region')}. Share of the rows in "
+            f"{head}, {len(regions.classes)} classes, {plural(len(regions.n), 'region')}. Share of the rows in "
             "regions whose class shares are within epsilon of the mean prediction, all classes added up; higher is "
             f"better.{beyond}"
         )

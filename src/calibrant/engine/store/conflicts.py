@@ -1,27 +1,31 @@
-"""Why tallies cannot be added to a day, with what would be lost or counted twice; in words for Python or a command."""
+"""Why tallies cannot be added to a day, with what would be lost or counted twice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
-from calibrant.arrays import InputError
+from calibrant.messages import Argument, InputError, Phrase, Setting, Text, plural
 
 SHOWN = 5
 """Segments or parts that a sentence lists."""
 
-
-class Words(NamedTuple):
-    """What arguments are called where the sentence is shown."""
-
-    replace: str
-    part: str
-    remove: Callable[[date], str]
+REPLACE, PART = Setting("replace", True), Argument("part")
 
 
-PYTHON = Words("replace=True", "part=", lambda day: f"remove('{day}')")
+@dataclass(frozen=True)
+class Removal:
+    """What deletes a day of a store: a call in Python, a command for its folder elsewhere."""
+
+    folder: Path
+    day: date
+
+    def __str__(self) -> str:
+        """The call."""
+        return f"remove('{self.day}')"
 
 
 @dataclass(frozen=True)
@@ -35,73 +39,86 @@ class Size:
         """Rows and segments."""
         if self.segments is None:
             return f"{self.rows:,} rows"
-        return f"{self.rows:,} rows in {self.segments:,} {'segment' if self.segments == 1 else 'segments'}"
+        return f"{self.rows:,} rows in {plural(self.segments, 'segment')}"
 
 
 class Conflict(InputError):
     """Tallies that cannot be added to a day without losing rows or counting them twice."""
 
-    def sentence(self, words: Words) -> str:
-        """The sentence."""
-        raise NotImplementedError
-
-    def __str__(self) -> str:
-        """The sentence in terms of Python."""
-        return self.sentence(PYTHON)
+    def __init__(self, removal: Removal, *given: Any, subject: str | Setting, problem: Text, fix: Text) -> None:
+        """``given`` are the other arguments of the subclass, of which copies are made."""
+        super().__init__(subject, problem, fix)
+        self.removal, self.day = removal, removal.day
+        self.args = (removal, *given)
 
 
 class OtherTallies(Conflict):
     """A whole day that is there with other numbers."""
 
-    def __init__(self, day: date, stored: Size, given: Size, lost: Mapping[Any, int]) -> None:
-        super().__init__(day, stored, given, lost)
-        self.day, self.stored, self.given, self.lost = day, stored, given, dict(lost)
-
-    def sentence(self, words: Words) -> str:
-        """What replacing would do, and what else can be done."""
-        gone = f", and segments that these lack would be lost: {_listed(self.lost)}" if self.lost else ""
-        only = ", and those segments are to go" if self.lost else ""
-        return (
-            f"the store holds other tallies of {self.day}. {words.replace} would put {self.given} in place of "
-            f"{self.stored}{gone}. Pass {words.replace} if labels came late or rows were corrected{only}. If these are "
-            f"another part of the day, store every part under its own {words.part} name, after "
-            f"{words.remove(self.day)}, which deletes the {self.stored.rows:,} rows"
+    def __init__(self, removal: Removal, stored: Size, given: Size, lost: Mapping[Any, int]) -> None:
+        self.stored, self.given, self.lost = stored, given, dict(lost)
+        problem = "of {day} differ from those in the store. {replace} would put {given} in place of {stored}"
+        fix = (
+            "pass {replace} if labels came late or rows were corrected{only}. If these are another part of the day, "
+            "add every part under a name of its own with {part}, after {remove}, which deletes the {rows:,} rows"
+        )
+        if lost:
+            problem += ", and segments that these lack would be lost: {lost}"
+        super().__init__(
+            removal,
+            stored,
+            given,
+            lost,
+            subject="tallies",
+            problem=Phrase(
+                problem, day=removal.day, replace=REPLACE, given=given, stored=stored, lost=_rows_by_name(lost)
+            ),
+            fix=Phrase(
+                fix,
+                replace=REPLACE,
+                only=", and those segments are to go" if lost else "",
+                part=PART,
+                remove=removal,
+                rows=stored.rows,
+            ),
         )
 
 
 class WholeDay(Conflict):
     """A part of a day that is there as a whole."""
 
-    def __init__(self, day: date, part: str, stored: Size) -> None:
-        super().__init__(day, part, stored)
-        self.day, self.part, self.stored = day, part, stored
-
-    def sentence(self, words: Words) -> str:
-        """Why no part can be added."""
-        return (
-            f"{self.day} is stored whole ({self.stored}), and rows of the part {self.part!r} may be among them: add "
-            f"the whole day with {words.replace} and without {words.part}, or delete it with {words.remove(self.day)} "
-            "and add every part"
+    def __init__(self, removal: Removal, part: str, stored: Size) -> None:
+        self.part, self.stored = part, stored
+        fix = "add the whole day with {replace} and without {part}, or delete it with {remove} and add every part"
+        super().__init__(
+            removal,
+            part,
+            stored,
+            subject=Setting("part", part),
+            problem=f"may repeat rows of {removal.day}, which is stored whole ({stored})",
+            fix=Phrase(fix, replace=REPLACE, part=PART, remove=removal),
         )
 
 
 class DayInParts(Conflict):
     """A whole day that is there in parts."""
 
-    def __init__(self, day: date, rows: Mapping[str, int]) -> None:
-        super().__init__(day, rows)
-        self.day, self.rows = day, dict(rows)
-
-    def sentence(self, words: Words) -> str:
-        """Why the day cannot be added."""
-        return (
-            f"{self.day} is stored in parts, {_listed(self.rows)}, and their rows may be among these: pass "
-            f"{words.part} with the name of one part to add or replace it, or delete all of them, "
-            f"{sum(self.rows.values()):,} rows, with {words.remove(self.day)} and add the whole day"
+    def __init__(self, removal: Removal, rows: Mapping[str, int]) -> None:
+        self.rows = dict(rows)
+        fix = (
+            "pass {part} with the name of one part to add or replace it, or delete all of them, {rows:,} rows, with "
+            "{remove} and add the whole day"
+        )
+        super().__init__(
+            removal,
+            rows,
+            subject="tallies",
+            problem=f"of {removal.day} may repeat rows of the day, which is stored in parts, {_rows_by_name(rows)}",
+            fix=Phrase(fix, part=PART, rows=sum(rows.values()), remove=removal),
         )
 
 
-def _listed(rows: Mapping[Any, int]) -> str:
+def _rows_by_name(rows: Mapping[Any, int]) -> str:
     """Names with their rows."""
     shown = [f"{name!r} ({count:,} rows)" for name, count in list(rows.items())[:SHOWN]]
     rest = list(rows.values())[SHOWN:]

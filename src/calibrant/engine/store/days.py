@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.engine.store.files import Part
+from calibrant.messages import Argument, InputError, Note, Phrase, Setting, Voice, note
 
 Day = date | str
+Words = tuple[str, ...]
 SHOWN = 10
 """Periods of missing days that a sentence lists."""
 
@@ -27,18 +28,21 @@ def as_day(value: Any, name: str) -> date:
     if isinstance(plain, datetime):
         plain = plain.date() if plain == datetime.combine(plain, datetime.min.time(), plain.tzinfo) else None
     if not isinstance(plain, date):
-        raise InputError(f"{name}={value!r} is not a day: pass a date, or text like '2026-03-01'")
+        raise InputError(Setting(name, value), "is not a day", "pass a date, or text like '2026-03-01'")
     return plain
 
 
 def span(days: Sequence[date], first: Day | None, last: Day | None) -> tuple[date, date]:
     """The ends of a window, by default those of the days that are there."""
     if not days and (first is None or last is None):
-        raise InputError("the store holds no day yet: say first= and last=, or add a day")
+        fix = Phrase("pass {first} and {last}, or add a day", first=Argument("first"), last=Argument("last"))
+        raise InputError("first", "has no default in a store that holds no day yet", fix)
     low = days[0] if first is None else as_day(first, "first")
     high = days[-1] if last is None else as_day(last, "last")
     if low > high:
-        raise InputError(f"the window from {low} to {high} ends before it begins")
+        raise InputError(
+            Setting("first", str(low)), Phrase("lies after {last}", last=Setting("last", str(high))), "swap them"
+        )
     return low, high
 
 
@@ -75,6 +79,11 @@ class Gaps:
             {day: parts for day, parts in lacking.items() if parts},
         )
 
+    def note(self, store: str) -> Note:
+        """The same as a note about a store."""
+        parts = {str(day): names for day, names in self.parts.items()}
+        return days_missing(store, str(self.first), str(self.last), tuple(map(str, self.days)), parts)
+
     def __bool__(self) -> bool:
         """Whether anything is missing."""
         return bool(self.days or self.parts)
@@ -108,23 +117,27 @@ def _first(clauses: Sequence[str]) -> str:
     return ", ".join(clauses[:SHOWN]) + (f", and {more:,} more" if more > 0 else "")
 
 
-def incomplete(store: str, gaps: Gaps) -> str:
-    """A clause that says where something is missing, and what."""
-    return f"the store {store!r} is incomplete: {gaps}"
+@note("days-missing")
+def days_missing(voice: Voice, store: str, first: str, last: str, days: Words, parts: Mapping[str, Words]) -> str:
+    """A window lacks days, or parts of days."""
+    gaps = Gaps(
+        date.fromisoformat(first),
+        date.fromisoformat(last),
+        tuple(map(date.fromisoformat, days)),
+        {date.fromisoformat(day): names for day, names in parts.items()},
+    )
+    return f"the store {store!r} is incomplete: {gaps}; only what is there is counted"
 
 
 class MissingDays(InputError):
     """A window that must have all its days, and has not."""
 
     def __init__(self, store: str, gaps: Gaps) -> None:
-        super().__init__(store, gaps)
+        required = Argument("require_all_days")
+        super().__init__(
+            Setting("require_all_days", True),
+            f"does not hold for the store {store!r}: {gaps}",
+            Phrase("add what is missing, or leave {required} out", required=required),
+        )
         self.store, self.gaps = store, gaps
-
-    def __str__(self) -> str:
-        """What is missing, and what to do."""
-        return f"{self.problem}: add what is missing, or leave require_all_days out"
-
-    @property
-    def problem(self) -> str:
-        """What is missing."""
-        return incomplete(self.store, self.gaps)
+        self.args = (store, gaps)

@@ -14,9 +14,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from calibrant.arrays import InputError
 from calibrant.export.errors import DocumentError
 from calibrant.export.files import nothing_written
+from calibrant.messages import InputError, Setting
 
 if sys.platform == "win32":
     import msvcrt
@@ -33,12 +33,14 @@ Part = str | None
 """Name of a part of a day; None is the whole day."""
 
 
-def check_part(part: Any, argument: str = "part") -> Part:
+def check_part(part: Any) -> Part:
     """A name that every file system takes, or None."""
     if part is None or (isinstance(part, str) and PART.fullmatch(part)):
         return part
     raise InputError(
-        f"{argument} {part!r} becomes the name of a file: use 1 to 100 letters a-z and A-Z, digits, '_', '-' and '.'"
+        Setting("part", part),
+        "becomes the name of a file",
+        "use 1 to 100 letters a-z and A-Z, digits, '_', '-' and '.'",
     )
 
 
@@ -63,10 +65,10 @@ class Folder:
             try:
                 when = date.fromisoformat(folder.name[4:])
             except ValueError:
-                raise DocumentError(f"{folder} is not the folder of a day") from None
+                raise DocumentError(folder, "is not the folder of a day") from None
             parts = self.parts(when)
             if parts and self.day(when) != folder:
-                raise DocumentError(f"{folder} is not the folder of a day: rename it to {self.day(when).name}")
+                raise DocumentError(folder, f"is not the folder of a day: rename it to {self.day(when).name}")
             if parts:
                 found[when] = parts
         return found
@@ -78,12 +80,13 @@ class Folder:
         for name in sorted(file.name for file in folder.glob("*.parquet")):
             match = PART_FILE.fullmatch(name)
             if name != WHOLE and match is None:
-                raise DocumentError(f"{folder} holds {name}, which the store did not write: take it out")
+                raise DocumentError(folder, f"holds {name}, which the store did not write: take it out")
             parts.append(None if match is None else match[1])
         if None in parts and len(parts) > 1:
             raise DocumentError(
-                f"{folder} holds a whole day ({WHOLE}) and also parts of it, so rows may be there twice: find out "
-                "which is right, and move the other one out"
+                folder,
+                f"holds a whole day ({WHOLE}) and also parts of it, so rows may be there twice: find out "
+                "which is right, and move the other one out",
             )
         return parts
 

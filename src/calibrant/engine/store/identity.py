@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calibrant.arrays import Kind
-from calibrant.engine.store.day_files import COLUMNS
+from calibrant.engine.store.parquet import COLUMNS
 from calibrant.engine.store.sealed import json_object
 from calibrant.export.errors import DocumentError
+from calibrant.messages import InputError, Setting
 from calibrant.numerics import Grid
 
 FORMAT = 1
 """Version of the layout. Readers for every earlier number stay for ever."""
+
+GRIDS = "pass a grid such as Grid(4) for probabilities, and Grid(low=..., high=...) for other kinds"
 
 
 class Identity(NamedTuple):
@@ -22,17 +25,20 @@ class Identity(NamedTuple):
     grid: Grid
     kind: Kind
 
-    def problem(self) -> str | None:
-        """What is wrong with it, in a sentence."""
+    def check(self) -> None:
+        """Refuse a grid of another range than the scores', and names that the store's own columns have."""
         if (self.kind == "probability") != self.grid.unit:
-            return "probabilities go on the unit grid, and other kinds on grid=Grid(low=..., high=...)"
+            raise InputError("grid", f"{self.grid} is not one for {self.kind} scores", GRIDS)
         folded = [name.lower() for name in self.by]  # SQL engines do not tell n from N
         taken = [
             name for name in self.by if not name or name.lower() in {"day", *COLUMNS} or folded.count(name.lower()) > 1
         ]
         if taken:
-            return f"by={list(self.by)} repeats a name, or takes one that the store's own columns have: {taken[0]!r}"
-        return None
+            raise InputError(
+                Setting("by", list(self.by)),
+                f"repeats {taken[0]!r}, or takes it from the store's own columns",
+                "rename the column",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -52,7 +58,7 @@ class Identity(NamedTuple):
         """Read what :meth:`to_dict` wrote; whatever is wrong ends in one error."""
         match body:
             case {"format": int(form)} if form != FORMAT:
-                raise DocumentError(f"{path} has format {form}, and this version reads format {FORMAT}")
+                raise DocumentError(path, f"has format {form}, and this version reads format {FORMAT}")
             case {
                 "format": int(form),
                 "kind": "probability" | "logit" | "real" as kind,
@@ -61,8 +67,8 @@ class Identity(NamedTuple):
             } if all(type(name) is str for name in by) and bool not in (type(form), type(bits)):
                 try:
                     identity = cls(tuple(by), Grid(bits, low, high), kind)
+                    identity.check()
                 except ValueError as problem:
-                    raise DocumentError(f"{path} describes no grid: {problem}") from None
-                if not identity.problem():
-                    return identity
-        raise DocumentError(f"{path} does not describe a store of tallies")
+                    raise DocumentError(path, f"does not describe a store of tallies: {problem}") from None
+                return identity
+        raise DocumentError(path, "does not describe a store of tallies")

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from calibrant.arrays import InputError
 from calibrant.export.errors import DocumentError
+from calibrant.messages import InputError, MissingPackage
 
 KEY = b"calibrant"
 """Name of the entry in a file's metadata."""
@@ -31,7 +31,7 @@ def need_pyarrow() -> tuple[Any, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise ImportError('the tally store needs pyarrow: pip install "calibrant[store]"') from None
+        raise MissingPackage("the tally store", "pyarrow", "calibrant[store]") from None
     return pa, pq
 
 
@@ -64,7 +64,7 @@ def opened(path: Path, dictionaries: Sequence[str]) -> Iterator[tuple[Any, dict[
         data = path.read_bytes()
         start, digest = _hashed(data)
         if data[start : start + len(BLANK)] != digest:
-            raise DocumentError(f"{path} is damaged, or not a file of this store: its bytes are not what was written")
+            raise DocumentError(path, "is damaged, or not a file of this store: its bytes are not what was written")
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(dictionaries)) as file:
             about = json_object((file.metadata.metadata or {}).get(KEY, b"null"), path)
             about.pop("sha256", None)
@@ -72,7 +72,7 @@ def opened(path: Path, dictionaries: Sequence[str]) -> Iterator[tuple[Any, dict[
     except (InputError, DocumentError):
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError) as problem:
-        raise DocumentError(f"{path} is damaged, or not a file of this store: {problem}") from None
+        raise DocumentError(path, f"is damaged, or not a file of this store: {problem}") from None
 
 
 def json_object(text: bytes, path: Path) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def json_object(text: bytes, path: Path) -> dict[str, Any]:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise DocumentError(f"{path} is damaged: {problem}") from None
+        raise DocumentError(path, f"is damaged: {problem}") from None
     if not isinstance(body, dict):
-        raise DocumentError(f"{path} does not say what it holds")
+        raise DocumentError(path, "does not say what it holds")
     return body

@@ -11,11 +11,12 @@ from typing import Any, Literal, get_args
 import narwhals as nw
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.labels import encode_labels
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import fresh_name, on_local_clock, plain_names, read_frame, with_cluster_bucket
+from calibrant.engine.unusable import MISSING, Role, Unusable
+from calibrant.messages import Advice, InputError, Phrase, Setting
 
 Weighting = Literal["importance", "counts"]
 
@@ -44,9 +45,9 @@ class Selection:
     weighted: bool
     counts: bool
     checked: Rows
-    """The same rows with one truth value for each ``reason`` why a row cannot be counted."""
-    reasons: Mapping[str, str]
-    """By the name of that column, the reason in words."""
+    """The same rows with a boolean column for each reason why a row cannot be counted."""
+    reasons: Mapping[str, tuple[Role, str, str]]
+    """By the name of that column: role and name of the column that is to blame, and what is wrong with it."""
 
     @classmethod
     def of(
@@ -68,7 +69,7 @@ class Selection:
         check_option("weights", weights, get_args(Weighting))
         check_option("every", every, EVERY)
         if not (by is None or isinstance(by, Sequence)):
-            raise InputError(f"by={by!r} must name columns: a name, or a list of names")
+            raise InputError(Setting("by", by), "must name columns", "a name, or a list of names")
         weight, counts, by = sample_weight, weights == "counts", [by] if isinstance(by, str) else list(by or ())
         given = [score, label, *by, *(name for name in (weight, time, groups) if name is not None)]
         source, place = plain_names(frame, given)
@@ -120,21 +121,21 @@ class Selection:
             if not part.narrow:  # sums over rows that cannot be counted must stay in range too
                 column = nw.when(ok).then(column).otherwise(0).cast(dtype)
             chosen.append(column.alias(part.name))
-        flags = [(words, flag) for part in parts for words, flag in part.reasons.items()]
-        names = {f"reason{number}": words for number, (words, _) in enumerate(flags)}
+        flags = [((part.role, part.column, problem), flag) for part in parts for problem, flag in part.problems.items()]
+        names = {f"reason{number}": reason for number, (reason, _) in enumerate(flags)}
         bad = ~reduce(and_, (part.good.fill_null(False) for part in parts))
         reasons = (flag.alias(name) for name, (_, flag) in zip(names, flags, strict=True))
         checked = rows.select(bad.alias("bad"), *reasons)
         return cls(named.select(*chosen, *keys), ends, keys, days, weighted, counts, checked, names)
 
-    def unusable(self) -> str:
-        """How many rows cannot be counted, and why, as the beginning of a sentence."""
+    def unusable(self) -> Unusable:
+        """How many rows cannot be counted, and why."""
         names = ["bad", *self.reasons]
         sums = [nw.when(nw.col(name).fill_null(False)).then(1).otherwise(0).sum().alias(name) for name in names]
         found = collect_frame(self.checked.select(*sums, nw.len().alias("rows")))
         counts = {name: int(found[name].item()) for name in (*names, "rows")}
-        why = [f"{words} in {counts[name]:,}" for name, words in self.reasons.items() if counts[name]]
-        return f"{counts['bad']:,} of {counts['rows']:,} rows cannot be counted ({', '.join(why)})"
+        why = tuple((*reason, counts[name]) for name, reason in self.reasons.items() if counts[name])
+        return Unusable(counts["bad"], counts["rows"], why)
 
 
 @dataclass(frozen=True)
@@ -142,23 +143,22 @@ class _Part:
     """A column in its role, when it is good, and what may be wrong with it."""
 
     name: str
+    role: Role
+    column: str
     value: nw.Expr
     good: nw.Expr
-    reasons: Mapping[str, nw.Expr]
+    problems: Mapping[str, nw.Expr]
     narrow: bool = False
     """Whether it is an integer of 16 bits or less."""
 
 
 def _score(column: nw.Expr, dtype: Any, name: str, ends: tuple[float, float]) -> _Part:
     if not (dtype.is_numeric() or dtype in (nw.Boolean, nw.Object)):
-        raise InputError(f"the column {name!r} holds {dtype} and not numbers: pass the column of scores")
+        raise InputError(Setting("score", name), f"holds {dtype} and not numbers", Advice.NAME_SCORES)
     s = column.cast(nw.Float64)
     good, missing = s.is_between(*ends), s.is_null() | s.is_nan()
-    reasons = {
-        f"score {name!r} missing": missing,
-        f"score {name!r} outside [{ends[0]:g}, {ends[1]:g}]": ~missing & ~good,
-    }
-    return _Part("score", s, good, reasons)
+    problems = {MISSING: missing, f"outside [{ends[0]:g}, {ends[1]:g}]": ~missing & ~good}
+    return _Part("score", "score", name, s, good, problems)
 
 
 def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
@@ -169,13 +169,12 @@ def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
         if positive is not None or dtype != nw.Boolean:
             found = _event(rows.select(place).filter(~missing), place, name, positive)
         y = nw.when(column == found[0]).then(1).otherwise(0) if found else nw.when(missing).then(0).otherwise(0)
-        return _Part("label", y.cast(nw.Int8), ~missing, {f"label {name!r} missing": missing}, narrow=True)
+        return _Part("label", "label", name, y.cast(nw.Int8), ~missing, {MISSING: missing}, narrow=True)
     y = column if dtype.is_integer() else column.cast(nw.Float64)
     missing = y.is_null() if dtype.is_integer() else y.is_null() | y.is_nan()
     good = y.is_between(0, 1) if dtype.is_integer() else (y == 0.0) | (y == 1.0)
-    words = f"label {name!r} neither 0 nor 1"
-    reasons = {f"label {name!r} missing": missing, words: ~missing & ~good}
-    return _Part("label", y, good, reasons, narrow=dtype in NARROW)
+    problems = {MISSING: missing, "neither 0 nor 1": ~missing & ~good}
+    return _Part("label", "label", name, y, good, problems, narrow=dtype in NARROW)
 
 
 def _event(labels: Rows, place: str, name: str, positive: Any) -> list[Any]:
@@ -195,14 +194,13 @@ def _weight(column: nw.Expr, name: str, counts: bool) -> _Part:
     good = w.is_between(0.0, EXACT - 1.0 if counts else float(np.finfo(np.float64).max))
     words = "negative or infinite"
     if counts:
-        good, words = good & (w == w.floor()), "no whole number below 2**53"
-    reasons = {f"weight {name!r} missing": missing, f"weight {name!r} {words}": ~missing & ~good}
-    return _Part("weight", w, good, reasons)
+        good, words = good & (w == w.floor()), "not an integer below 2**53"
+    return _Part("weight", "weight", name, w, good, {MISSING: missing, words: ~missing & ~good})
 
 
 def _key(column: nw.Expr, name: str, dtype: Any, number: int) -> _Part:
     missing = column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
-    return _Part(f"key{number}", column, ~missing, {f"{name!r} missing": missing})
+    return _Part(f"key{number}", "key", name, column, ~missing, {MISSING: missing})
 
 
 def _segment(column: nw.Expr, dtype: Any, name: str) -> nw.Expr:
@@ -210,8 +208,12 @@ def _segment(column: nw.Expr, dtype: Any, name: str) -> nw.Expr:
     if dtype in plain or dtype.is_integer() or dtype.is_float() or dtype.is_decimal():
         return column
     if isinstance(dtype, nw.Datetime):
-        raise InputError(f"by={name!r} holds moments: use time={name!r}, which cuts them into days, hours or months")
-    raise InputError(f"by={name!r} is of type {dtype}: pass a column of text, numbers, truth values or dates")
+        raise InputError(
+            Setting("by", name),
+            "holds timestamps",
+            Phrase("use {time}, which cuts them into days, hours or months", time=Setting("time", name)),
+        )
+    raise InputError(Setting("by", name), f"is of type {dtype}", "pass a column of text, numbers, booleans or dates")
 
 
 def _bucket(column: nw.Expr, dtype: Any, name: str, every: str, spark: bool) -> nw.Expr:
@@ -223,4 +225,8 @@ def _bucket(column: nw.Expr, dtype: Any, name: str, every: str, spark: bool) -> 
     if isinstance(dtype, nw.Datetime):
         cut = column.dt.truncate(every)  # which in Spark has a zone, even of a moment that had none
         return cut.dt.replace_time_zone(None) if dtype.time_zone is not None or spark else cut
-    raise InputError(f"time={name!r} is of type {dtype}, and only dates and timestamps can be cut: use by={name!r}")
+    raise InputError(
+        Setting("time", name),
+        f"is of type {dtype}, and only dates and timestamps can be cut",
+        Phrase("use {by}", by=Setting("by", name)),
+    )

@@ -21,13 +21,15 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from calibrant.arrays import InputError, Kind
+from calibrant.arrays import Kind
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.errors import warn
 from calibrant.arrays.paths import local_path
-from calibrant.engine.frames import Unusable, tally
-from calibrant.engine.store.conflicts import DayInParts, OtherTallies, WholeDay
-from calibrant.engine.store.day_files import (
+from calibrant.engine.frames import HowUnusable, tally
+from calibrant.engine.store.conflicts import DayInParts, OtherTallies, Removal, WholeDay
+from calibrant.engine.store.days import Day, Gaps, MissingDays, as_day, span
+from calibrant.engine.store.files import ABOUT, Folder, Part, check_part
+from calibrant.engine.store.identity import Identity
+from calibrant.engine.store.parquet import (
     COLUMNS,
     COUNTED,
     ROW_GROUP,
@@ -39,12 +41,10 @@ from calibrant.engine.store.day_files import (
     check_keys,
     groups_with,
 )
-from calibrant.engine.store.days import Day, Gaps, MissingDays, as_day, incomplete, span
-from calibrant.engine.store.files import ABOUT, Folder, Part, check_part
-from calibrant.engine.store.identity import Identity
 from calibrant.engine.store.sealed import need_pyarrow, opened, sealed
 from calibrant.engine.store.selection import Weighting
 from calibrant.export.errors import DocumentError
+from calibrant.messages import Argument, InputError, Phrase, Setting, warn
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
@@ -56,7 +56,7 @@ class TallyStore:
 
     for the rows (and events, and offsets) of day d, segment g and cell c, and the days W of a window. A segment without
     rows in a window is absent from it, a day that is missing adds nothing and is reported, and a damaged or foreign
-    file raises :class:`calibrant.export.document.DocumentError`. The tally of a window equals the tally of its rows,
+    file raises :class:`calibrant.DocumentError`. The tally of a window equals the tally of its rows,
     bit for bit on counts, so what is promised of a fit to the rows is promised of a fit to the window. Cost of a
     window: its cells, whatever the number of rows behind them.
 
@@ -96,9 +96,9 @@ class TallyStore:
         self._folder = Folder(self.path)
         names = None if by is None else (by,) if isinstance(by, str) else tuple(by)
         if any(not isinstance(name, str) for name in names or ()):
-            raise InputError(f"by={by!r} must be names of columns: a name, or a list of names")
+            raise InputError(Setting("by", by), "must be names of columns", "a name, or a list of names")
         if grid is not None and not isinstance(grid, Grid):
-            raise InputError(f"grid={grid!r} must be a Grid, such as Grid(4)")
+            raise InputError(Setting("grid", grid), "must be a Grid, such as Grid(4)")
         check_option("kind", kind, (*get_args(Kind), None))
         stored = Identity.read(self.path / ABOUT)
         if stored is None:
@@ -110,9 +110,7 @@ class TallyStore:
         )
         self._agree(asked, stored)
         self._identity = asked
-        problem = asked.problem()
-        if problem:
-            raise InputError(problem)
+        asked.check()
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -157,7 +155,7 @@ class TallyStore:
         content = Content.of(self._segments(when, tallies))
         problem = content.problem(self.grid)
         if problem:
-            raise InputError(f"the tallies of {when} cannot be kept: {problem}")
+            raise InputError("tallies", f"of {when} cannot be kept: {problem}", "tally the rows again")
         self._check_types(when, name, content)
         self._claim()
         with self._folder.one_writer():
@@ -190,14 +188,18 @@ class TallyStore:
         sample_weight: str | None = None,
         weights: Weighting = "importance",
         positive: Any = None,
-        unusable: Unusable = "refuse",
+        unusable: HowUnusable = "refuse",
     ) -> list[date]:
         """Tally a frame by the store's segments, for one ``day`` or each day of the column ``time``; days written.
 
         ``part`` and ``replace`` are those of :meth:`add`, the other options those of :func:`calibrant.engine.tally`.
         """
         if (day is None) == (time is None):
-            raise InputError('say which day the rows are of: day="2026-03-01", or time= the name of a column of times')
+            raise InputError(
+                "day",
+                Phrase("must be given, or else {time}", time=Argument("time")),
+                "pass day='2026-03-01', or time='name of a column of times'",
+            )
         by = list(self.by) or None
         tallied: Any = tally(
             frame,
@@ -229,47 +231,53 @@ class TallyStore:
         """Tallies of the segments that hold rows, on the store's grid, by plain keys in ascending order."""
         if not isinstance(tallies, GroupedTally if self.by else Tally):
             raise InputError(
-                f"this store keeps tallies by {', '.join(self.by)}: pass a GroupedTally"
+                "tallies",
+                f"must be a GroupedTally by {', '.join(self.by)}, as the store keeps them"
                 if self.by
-                else "this store has no segments: pass a Tally, or make it with by= the names of the segments"
+                else "must be a Tally, because this store has no segments",
+                None if self.by else Phrase("make the store with {by}, the names of the segments", by=Argument("by")),
             )
         given = {(): tallies} if isinstance(tallies, Tally) else dict(tallies)
         plain = {self._key(key): self._on_grid(tally) for key, tally in given.items() if len(tally)}
         if not plain:
-            raise InputError(f"the tallies of {when} hold no rows: leave the day out")
+            raise InputError("tallies", f"of {when} hold no rows", "leave the day out")
         for name, values in zip(self.by, zip(*plain, strict=True), strict=True):
             kinds = {type(value) for value in values}
             if len(kinds) > 1:
                 words = " and ".join(sorted(kind.__name__ for kind in kinds))
-                raise InputError(f"the segments {name!r} of {when} mix {words}: bring them to one type")
+                raise InputError("tallies", f"of {when} mix {words} in the segments {name!r}", "bring them to one type")
         if len({tally.counts for tally in plain.values()}) > 1:
-            raise InputError(f"the tallies of {when} mix counts and importance weights: tally all segments alike")
+            raise InputError("tallies", f"of {when} mix counts and importance weights", "tally all segments alike")
         return {key: plain[key] for key in sorted(plain)}
 
     def _key(self, key: Any) -> Key:
         """The segment's values as plain Python ones, one for each column of ``by``."""
         values = key if isinstance(key, tuple) and len(self.by) != 1 else (key,) if self.by else ()
         if len(values) != len(self.by):
-            raise InputError(f"the segment {key!r} has {len(values)} values, but the store has by={list(self.by)}")
+            raise InputError(
+                "segments",
+                f"must be named by {len(self.by)} values, since the store has by={list(self.by)}, got {key!r}",
+            )
         plain = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
         for name, value in zip(self.by, plain, strict=True):
             if type(value) not in SEGMENT_TYPES:
-                raise InputError(f"the segment {name!r} is {value!r}: use text, whole numbers, booleans or dates")
+                raise InputError("segments", f"must be text, integers, booleans or dates, got {value!r} for {name!r}")
         return plain
 
     def _on_grid(self, tally: Tally) -> Tally:
         if tally.kind != self.kind:
-            raise InputError(f"these are tallies of {tally.kind} scores, but the store holds {self.kind} scores")
+            raise InputError("tallies", f"must be of {self.kind} scores, as in the store, got {tally.kind} scores")
         if not tally.counts and any(getattr(tally.cells, name) is None for name in WEIGHTED):
             raise InputError(
-                f"a tally of importance weights must have {', '.join(WEIGHTED)}: make it with Tally.from_arrays"
+                "tallies", f"of importance weights must have {', '.join(WEIGHTED)}", "make them with Tally.from_arrays"
             )
         if tally.grid == self.grid:
             return tally
         if tally.grid is not None and tally.grid.bits < self.grid.bits:
             raise InputError(
-                f"the tallies are on a coarser grid ({tally.grid.bits} bits) than the store's ({self.grid.bits}): "
-                "tally the rows again with grid=store.grid"
+                "tallies",
+                f"are on a coarser grid ({tally.grid.bits} bits) than the store's ({self.grid.bits})",
+                "tally the rows again with grid=store.grid",
             )
         return tally.coarsen(self.grid)
 
@@ -299,21 +307,26 @@ class TallyStore:
         if not same and part is None and not replace:
             kept = set(content.keys)
             lost = {key: rows for key, rows in there.rows_by_segment.items() if key not in kept}
-            raise OtherTallies(when, there.size, content.size, self._plain(lost))
+            raise OtherTallies(self._removal(when), there.size, content.size, self._plain(lost))
         return not same
 
     def _refuse_mixing(self, when: date, part: Part, stored: list[Part]) -> None:
         """A day is stored whole or in parts, and names of parts differ by more than case."""
         if part is None and stored not in ([], [None]):
-            raise DayInParts(when, {str(name): self._read(when, name).rows for name in stored})
+            raise DayInParts(self._removal(when), {str(name): self._read(when, name).rows for name in stored})
         if part is not None and stored == [None]:
-            raise WholeDay(when, part, self._read(when, None).size)
+            raise WholeDay(self._removal(when), part, self._read(when, None).size)
         alike = [name for name in stored if part is not None and name != part and str(name).lower() == part.lower()]
         if alike:
             raise InputError(
-                f"part {part!r} differs from the stored part {alike[0]!r} of {when} only in upper and lower case, "
-                "which not every file system tells apart: use one name"
+                Setting("part", part),
+                f"differs from the stored part {alike[0]!r} of {when} only in upper and lower case, which not every "
+                "file system tells apart",
+                "use one name",
             )
+
+    def _removal(self, when: date) -> Removal:
+        return Removal(self._folder.day(when), when)
 
     def _bytes(self, when: date, part: Part, content: Content) -> bytes:
         """The file of a day or a part."""
@@ -324,7 +337,8 @@ class TallyStore:
                 for name, values in zip(self.by, zip(*content.keys, strict=True), strict=True)
             }
         except (UnicodeError, OverflowError, pa.ArrowException) as problem:
-            raise InputError(f"a segment of {when} cannot be written: {problem}") from None
+            why = f"of {when} have a segment that cannot be written ({problem})"
+            raise InputError("tallies", why, "rename it") from None
         return sealed(
             pa.table(columns | content.columns),
             self._about(when, part, content.counts),
@@ -349,7 +363,11 @@ class TallyStore:
     def _agree(self, asked: Identity, stored: Identity) -> None:
         for name, new, old in zip(asked._fields, asked, stored, strict=True):
             if new != old:
-                raise InputError(f"the store {str(self.path)!r} has {name}={old!r}, not {new!r}: leave {name} out")
+                raise InputError(
+                    Setting(name, new),
+                    f"contradicts the store {str(self.path)!r}, which has {old!r}",
+                    Phrase("leave {name} out", name=Argument(name)),
+                )
 
     def _about(self, when: date, part: Part, counts: bool) -> dict[str, Any]:
         """What the metadata of a file must say."""
@@ -397,20 +415,22 @@ class TallyStore:
             A coarser grid.
         require_all_days
             Whether a window that lacks a day is refused. So is one with a day in parts that lacks a part which another
-            of its days has. Otherwise a :class:`calibrant.arrays.CalibrantWarning` says what is missing, which adds
+            of its days has. Otherwise a :class:`calibrant.CalibrantWarning` says what is missing, which adds
             nothing; see also :meth:`missing`.
         """
         listed = self._folder.listed()
         low, high = span(list(listed), first, last)
         inside = [(day, part) for day, parts in listed.items() if low <= day <= high for part in parts]
         if not inside:
-            raise InputError(f"the store {str(self.path)!r} holds no day from {low} to {high}")
+            ends = Setting("first", str(low)), Setting("last", str(high))
+            problem = Phrase("and {last} choose no day of the store {path!r}", last=ends[1], path=str(self.path))
+            raise InputError(ends[0], problem, f"it holds {f'{min(listed)} to {max(listed)}' if listed else 'none'}")
         wanted = self._wanted(segments)
         gaps = Gaps.of(listed, low, high)
         if gaps and require_all_days:
             raise MissingDays(str(self.path), gaps)
         if gaps:
-            warn(f"{incomplete(str(self.path), gaps)}; only what is there is counted")
+            warn(gaps.note(str(self.path)))
         sums = {counts: Sums(self.grid, self.kind) for counts in (True, False)}
         types = set()
         for day, part in inside:
@@ -418,7 +438,7 @@ class TallyStore:
             sums[content.counts].add(content)
             types |= {tuple(map(type, key)) for key in content.keys[:1]}
         if len(types) > 1:
-            raise DocumentError(f"the days from {low} to {high} have segments of different types")
+            raise DocumentError(self.path, f"has segments of different types from {low} to {high}")
         tallies = sums[True].tallies() + sums[False].tallies()
         ready = {key: tallies[key] if bits is None else tallies[key].coarsen(bits) for key in sorted(tallies)}
         return GroupedTally(self._plain(ready)) if self.by else ready[()]
@@ -431,7 +451,7 @@ class TallyStore:
         if segments is None:
             return None
         if not self.by or isinstance(segments, str):
-            raise InputError("segments takes a list of keys, in a store that has segments")
+            raise InputError("segments", "takes a list of keys, in a store that has segments")
         return {self._key(key) for key in segments}
 
     def _read(self, when: date, part: Part, wanted: set[Key] | None = None) -> Content:
@@ -440,14 +460,14 @@ class TallyStore:
         with opened(path, self.by) as (file, about):
             counts = about.get("weights") == "counts"
             if about != self._about(when, part, counts):
-                raise DocumentError(f"{path} says it is {json.dumps(about)[:300]}, which is not its place in the store")
+                raise DocumentError(path, f"says it is {json.dumps(about)[:300]}, which is not its place in the store")
             names = (*self.by, *(COUNTED if counts else COLUMNS))
             if tuple(file.schema_arrow.names) != names:
-                raise DocumentError(f"{path} has the columns {file.schema_arrow.names}, not {list(names)}")
+                raise DocumentError(path, f"has the columns {file.schema_arrow.names}, not {list(names)}")
             content = Content.read(file.read_row_groups(groups_with(file, self.by, wanted)), self.by)
         problem = content.problem(self.grid)
         if wanted is None and not content.keys:
             problem = "it holds no rows"
         if problem:
-            raise DocumentError(f"{path} is damaged: {problem}")
+            raise DocumentError(path, f"is damaged: {problem}")
         return content if wanted is None else content.only(wanted)

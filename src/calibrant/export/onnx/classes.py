@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.onnx.scores import Graph, Precision, expit_of, log_of_the_rest
+from calibrant.export.onnx.scores import OUTPUT, Graph, Precision, expit_of, log_of_the_rest
 from calibrant.maps import (
     LARGEST,
     BetaMap,
@@ -35,13 +35,13 @@ from calibrant.numerics import Floats
 if TYPE_CHECKING:
     import onnx
 
-INPUT, OUTPUT, LABEL = "scores", "calibrated", "label"
+ROWS, LABEL = "scores", "label"
 
 INT64 = 7
 """The number of the type in ONNX."""
 
 
-def class_onnx(map_: ClassMap, dtype: Precision = "float32") -> onnx.ModelProto:
+def rows_model(map_: ClassMap, dtype: Precision) -> onnx.ModelProto:
     """The map as a model from ``scores``, n rows of K, to ``calibrated``, n rows of as many as the map gives.
 
     A map of top classes also gives ``label``, the columns of the classes that the probabilities are about.
@@ -58,16 +58,14 @@ def class_onnx(map_: ClassMap, dtype: Precision = "float32") -> onnx.ModelProto:
     Examples
     --------
     >>> import onnxruntime
-    >>> model = class_onnx(SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9))
+    >>> model = rows_model(SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9), "float32")
     >>> session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     >>> session.run(["calibrated"], {"scores": np.array([[0.25, 0.75]], dtype=np.float32)})[0].round(3).tolist()
     [[0.10000000149011612, 0.8999999761581421]]
     """
-    if dtype not in get_args(Precision):
-        raise ValueError(f"dtype must be one of {', '.join(get_args(Precision))}, got {dtype!r}")
     graph = Graph(dtype)
-    unknown = graph.add("IsNaN", INPUT)
-    x = graph.add("Where", unknown, 0.0, INPUT)
+    unknown = graph.add("IsNaN", ROWS)
+    x = graph.add("Where", unknown, 0.0, ROWS)
     missing = _any(graph, unknown)
     calibrated, labels = lower(map_, graph, graph.widened(x))
     graph.add("Where", missing, float("nan"), graph.narrowed(calibrated), output=OUTPUT)
@@ -77,7 +75,7 @@ def class_onnx(map_: ClassMap, dtype: Precision = "float32") -> onnx.ModelProto:
         graph.add("Where", missing, whole(graph, -1), labels, output=LABEL)
         outputs[LABEL] = INT64, ("n", len(map_.outputs))
     about = f"Calibrated probabilities of {len(map_.classes)} classes, by a Calibrant map of kind {map_.kind}."
-    return graph.finished(about, {INPUT: (element, ("n", len(map_.classes)))}, outputs)
+    return graph.finished(about, {ROWS: (element, ("n", len(map_.classes)))}, outputs)
 
 
 def _any(graph: Graph, flags: str) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.onnx.classes import class_onnx, lower, numbers, probabilities, whole
+from calibrant.export.onnx.classes import lower, numbers, probabilities, rows_model, whole
 from calibrant.export.onnx.scores import Graph
 from calibrant.export.sql.regions import cut_nodes, leaves_beneath
 from calibrant.maps.paths import PathMap
 from calibrant.maps.simplex import SimplexBinsMap, grid_cells, region_count
 from calibrant.numerics import Floats
 
-__all__ = ["class_onnx"]
+__all__ = ["rows_model"]  # with the lowerings of every kind of map
 
 
 @lower.register

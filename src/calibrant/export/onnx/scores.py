@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.errors import InputError
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import (
     LARGEST,
@@ -29,6 +28,7 @@ from calibrant.maps import (
     PiecewiseLinearMap,
     StepMap,
 )
+from calibrant.messages import InputError, MissingPackage
 from calibrant.numerics import FLOAT32_ABOVE_ZERO, FLOAT32_BELOW_ONE, LOG_ODDS_LIMIT, Floats, to_float32
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ ML, ML_OPSET = "ai.onnx.ml", 2
 INPUT, OUTPUT = "score", "calibrated"
 
 
-def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
+def score_model(map_: Map, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
     """The map as a model from ``score`` to ``calibrated``, elementwise; NaN gives NaN.
 
     A map by group has one more input for each column of groups, called as the column and of its shape: text, whole
@@ -57,8 +57,8 @@ def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = ("
     piecewise-linear maps equal :meth:`calibrant.maps.Map.apply` on scores of the same type (but for the sign of a
     zero). Smooth maps agree to 1e-12 in double and, in float32, nearly always to the bit, unless their slope is so
     large that the last bit of a logarithm shows; a step map after a curve may take the neighbouring step where the
-    curve is within rounding of a knot. In float32 no probability inside (0, 1) becomes 0 or 1. The same map gives the
-    same bytes. Whether a score is a probability is not looked at.
+    curve is within rounding of a knot. In float32 no probability inside (0, 1) becomes 0 or 1. Whether a score is a
+    probability is not looked at.
 
     Guarantee: that of the map itself, up to the rounding of probabilities to float32.
     Cost: O(log knots) nodes for each map; the time of a score grows with the logarithm too. Groups whose maps differ
@@ -73,18 +73,7 @@ def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = ("
     shape
         Sizes, or names of sizes, of both: ``("n",)``, ``("n", 1)``. With None not even the rank is declared and any
         shape runs. ONNX allows that, yet ``onnx.checker`` and ``onnx.compose.merge_models`` ask for a shape.
-
-    Examples
-    --------
-    >>> import onnxruntime
-    >>> model = to_onnx(StepMap([0.5], [0.1, 0.8]))
-    >>> session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    >>> (calibrated,) = session.run(["calibrated"], {"score": np.array([0.2, 0.5], dtype=np.float32)})
-    >>> calibrated
-    array([0.1, 0.8], dtype=float32)
     """
-    if dtype not in get_args(Precision):
-        raise ValueError(f"dtype must be one of {', '.join(get_args(Precision))}, got {dtype!r}")
     graph = Graph(dtype, map_.columns)
     calibrated = graph.narrowed(_lower(map_, graph, INPUT))
     for unknown in graph.unknown:
@@ -108,7 +97,9 @@ class Graph:
         self._columns = tuple(columns)
         if {INPUT, OUTPUT} & set(columns):
             raise InputError(
-                f"a model calls its scores {INPUT!r} and {OUTPUT!r}: give the column of groups another name"
+                "map",
+                f"has groups called {INPUT!r} or {OUTPUT!r}, as a model calls its scores",
+                "rename it",
             )
         self.unknown: list[str] = []
         self._nodes: list[onnx.NodeProto] = []
@@ -332,5 +323,5 @@ def _package() -> ModuleType:
     try:
         import onnx
     except ImportError:
-        raise ImportError('an ONNX model needs the package onnx: pip install "calibrant[onnx]"') from None
+        raise MissingPackage("an ONNX model", "the package onnx", "calibrant[onnx]") from None
     return onnx

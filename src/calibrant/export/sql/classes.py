@@ -8,80 +8,18 @@ at either end, since some engines raise where numpy gives infinity or 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import singledispatch
+from collections.abc import Callable
 
 import numpy as np
 
 from calibrant.export.sql.cuts import NEGLIGIBLE
-from calibrant.export.sql.dialects import Dialect, fresh
 from calibrant.export.sql.formulas import by_key, held_between
-from calibrant.export.sql.scores import branch, score_text, text_literal
-from calibrant.maps import ClassMap, PerClassMap, SoftmaxMap, TopMap
-from calibrant.maps.classes import LARGEST_LOGIT
-
-LARGEST_EXPONENT = 700.0
-"""Its exponential is 1e304: the inverse is nothing beside 1, and some engines raise beyond."""
+from calibrant.export.sql.scores import branch, lower, score_text, text_literal
+from calibrant.export.sql.text import SMALL, Text
+from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
 
 SEVERAL = 8
 """A dialect in which fewer curves may stand inside each other has a parser that does not go deep."""
-
-SMALL = 1e-140
-"""Logits and slopes below it are taken for 0: their product leaves a probability as it is, and may underflow."""
-
-
-@dataclass(frozen=True)
-class Text:
-    """What is needed to write an expression: the dialect, and the names that are taken."""
-
-    dialect: Dialect
-    name: str
-    taken: tuple[str, ...]
-
-    def number(self, value: float) -> str:
-        """A literal."""
-        return self.dialect.literal(float(value))
-
-    def named(self, values: Sequence[str], body: Callable[[Text, list[str]], str]) -> str:
-        """The body over names for the values; over the values themselves in a dialect that has no way to name them."""
-        stage = self.dialect.stage
-        if stage is None:
-            return body(self, [f"({value})" for value in values])
-        row = fresh("stage", *self.taken)
-        fields = {f"x{place}": value for place, value in enumerate(values, start=1)}
-        inside = replace(self, taken=(*self.taken, row))
-        return stage.write(row, fields, body(inside, [stage.field.format(row=row, name=each) for each in fields]))
-
-    def largest(self, x: Sequence[str]) -> str:
-        """The largest of two numbers or more."""
-        return f"{self.dialect.largest}({', '.join(x)})"
-
-    def exp(self, z: str, other: str) -> str:
-        """The exponential of what a logit lies above another."""
-        least, most = self.number(-LARGEST_EXPONENT), self.number(LARGEST_EXPONENT)
-        if self.dialect.raises:
-            return f"exp({held_between(self.dialect, f'{z} - {other}', least, most)})"
-        return f"exp({self.dialect.least}({z} - {other}, {most}))"
-
-    def share(self, z: Sequence[str], own: str) -> str:
-        """The probability of a class with the logit ``own`` among all logits, which holds no sum but its own."""
-        return f"{self.number(1.0)} / ({' + '.join(self.exp(each, own) for each in z)})"
-
-    def held(self, x: str) -> str:
-        """A logit, inside the range of :data:`~calibrant.maps.classes.LARGEST_LOGIT`."""
-        inside = held_between(self.dialect, x, self.number(-LARGEST_LOGIT), self.number(LARGEST_LOGIT))
-        if not self.dialect.raises:
-            return inside
-        small, zero = self.number(SMALL), self.number(0.0)
-        return f"CASE WHEN {x} >= {small} OR {x} < -{small} THEN {inside} ELSE {zero} END"
-
-
-@singledispatch
-def lower(map_: ClassMap, text: Text, x: list[str], place: int) -> str:
-    """The column at this place of what comes out, over the texts of the scores, none of which is NULL or NaN."""
-    raise ValueError(f"a map of kind {map_.kind!r} has no SQL form")
-
 
 # -------------------------------------------------------------------------------------------------------------- softmax
 
@@ -141,8 +79,8 @@ def _sum(text: Text, terms: list[tuple[str, float]], shift: float) -> str:
 def _(map_: PerClassMap, text: Text, x: list[str], place: int) -> str:
     def images(t: Text, p: list[str]) -> str:
         if not map_.normalised:
-            return score_text(map_.maps[place], p[place], t.taken, t.dialect)
-        found = [score_text(part, each, t.taken, t.dialect) for part, each in zip(map_.maps, p, strict=True)]
+            return score_text(map_.maps[place], p[place], t)
+        found = [score_text(part, each, t) for part, each in zip(map_.maps, p, strict=True)]
         return t.named(found, lambda u, q: u.named([" + ".join(q)], lambda v, total: _share(v, q, place, total[0])))
 
     if map_.on == "probability":
@@ -189,9 +127,9 @@ def _(map_: TopMap, text: Text, x: list[str], place: int) -> str:
 
     def image(t: Text, value: str, code: str) -> str:
         if not map_.by_label:
-            return score_text(map_.maps[rank], value, t.taken, t.dialect)
+            return score_text(map_.maps[rank], value, t)
         parts = map_.maps[rank * size : (rank + 1) * size]
-        return by_code(t, code, [score_text(part, value, t.taken, t.dialect) for part in parts])
+        return by_code(t, code, [score_text(part, value, t) for part in parts])
 
     def told(t: Text, scores: list[str], top: str, code: str) -> str:
         if wants_label:

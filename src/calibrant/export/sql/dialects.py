@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import inf
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 
 EXACT_DIGITS = 15
 """A decimal of so many digits whose value is a double is read exactly by every reader of numbers we know of."""
@@ -322,7 +322,8 @@ def dialect_named(name: str) -> Dialect:
     if name not in DIALECTS:
         others = [each for each in DIALECTS if each not in EXECUTED_DIALECTS]
         raise InputError(
-            f"dialect must be one of {', '.join(EXECUTED_DIALECTS)} (tested on the engine) or {', '.join(others)} "
-            f"(generated, not executed), got {name!r}"
+            "dialect",
+            f"must be one of {', '.join(EXECUTED_DIALECTS)} (tested on the engine) or {', '.join(others)} "
+            f"(generated, not executed), got {name!r}",
         )
     return DIALECTS[name]

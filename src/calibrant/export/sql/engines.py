@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from calibrant.arrays import InputError
 from calibrant.export.sql.dialects import fresh
 from calibrant.export.sql.scores import quote
+from calibrant.messages import InputError
 
 Values = list[float | None]
 """Doubles as an engine takes and gives them; None for NULL."""
@@ -63,8 +63,10 @@ def engine_of(connection: Any) -> Engine:
     known = [family for family in _families(connection) if family in ENGINES]
     if not known or "Async" in type(connection).__name__:
         raise InputError(
-            f"{type(connection).__name__} is no connection that is known here: pass one of DuckDB, sqlite3, psycopg, "
-            "psycopg2, pg8000 or SQLAlchemy (engine.connect()), or a Spark session"
+            "connection",
+            f"is of an unsupported type: {type(connection).__name__}",
+            "pass one of DuckDB, sqlite3, psycopg, psycopg2, pg8000 or SQLAlchemy (engine.connect()), or a Spark "
+            "session",
         )
     return ENGINES[known[0]](connection)
 

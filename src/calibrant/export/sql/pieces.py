@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.maps import Map
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, first_double
 
 Template = Callable[..., str]
@@ -82,7 +82,7 @@ def chained(first: Pieces, first_map: Map, then: Pieces, then_map: Map) -> Piece
     begin = np.searchsorted(then.knots, np.where(constant, start, least), side="right")
     crossed = np.where(constant, 0, np.searchsorted(then.knots, most, side="right") - begin)
     if crossed.sum() > MOST_CROSSINGS:
-        raise InputError(f"the composition falls into {crossed.sum():,} pieces: coarsen its parts before you export it")
+        raise InputError("map", f"falls into {crossed.sum():,} pieces in SQL", "coarsen its parts before you export it")
     piece = np.repeat(np.arange(len(low)), crossed)
     within = np.arange(len(piece)) - np.repeat(np.cumsum(crossed) - crossed, crossed)
     falls = (start > end)[piece]

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calibrant.export.sql.classes import SMALL, Text, by_code, lower, ranked, shares
-from calibrant.export.sql.scores import branch
+from calibrant.export.sql.classes import by_code, ranked, shares
+from calibrant.export.sql.scores import branch, lower
+from calibrant.export.sql.text import SMALL, Text
 from calibrant.maps.paths import PathMap
 from calibrant.maps.simplex import SimplexBinsMap, grid_cells, region_count
 from calibrant.numerics import Floats
 
-__all__ = ["lower"]
-
+__all__ = ["lower"]  # with the lowerings of every kind of map
 
 # ------------------------------------------------------------------------------------------------------------- simplex
 

@@ -1,24 +1,26 @@
-"""A map as one SQL expression.
+"""Maps of one score as text over the text of the score.
 
-The column is cast to double before anything else, so that float32 and whole numbers go the way of doubles; literals are
-doubles, as each dialect writes them. Arguments of ln and exp are clamped first (some engines raise where numpy
-overflows), and NaN is asked for by name, since SQL engines order it above every number.
+Literals are doubles, as each dialect writes them. Arguments of ln and exp are clamped first, since some engines raise
+where numpy overflows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import singledispatch
 from itertools import groupby, islice
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.arrays.keys import plain_text
 from calibrant.export.sql.cuts import NEGLIGIBLE, cut
 from calibrant.export.sql.dialects import Dialect, Tables, dialect_named, fresh
 from calibrant.export.sql.formulas import NUMBERS, by_key, flat, held_between, line, of_log_odds
 from calibrant.export.sql.pieces import Formula, Leaf, Pieces, Template
+from calibrant.export.sql.text import Text
 from calibrant.maps import ByGroupMap, ComposeMap, LogitAffineMap, Map
+from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 
 ESCAPES = set("\\\"'`[]")
@@ -26,68 +28,6 @@ ESCAPES = set("\\\"'`[]")
 
 LONGEST = 1 << 25
 """Characters beyond which a text is of no use to an engine."""
-
-
-def to_sql(map_: Map, column: str, dialect: str = "duckdb", by: Mapping[str, str] | None = None) -> str:
-    """The map over ``column`` as one expression; NULL and NaN give NULL.
-
-    Parameters
-    ----------
-    column
-        The column of scores: any name; it is quoted.
-    dialect
-        ``"duckdb"``, ``"postgres"``, ``"spark"`` and ``"sqlite"`` are run by our tests on the engine itself. The text
-        for ``"bigquery"``, ``"clickhouse"``, ``"databricks"``, ``"mysql"``, ``"redshift"``, ``"snowflake"``,
-        ``"trino"`` and ``"tsql"`` is translated by sqlglot, the extra ``calibrant[sql]``, and begins with a comment
-        that says that it was not.
-    by
-        What the columns of groups are called there, where not as in the map: ``{"region": "area_code"}``.
-
-    Notes
-    -----
-    Step maps give the same doubles as :meth:`calibrant.maps.Map.apply`, smooth maps agree to 1e-12. A step map after a
-    curve is compared in the raw score, and may take the neighbouring step where the curve is within rounding of a knot.
-    Whether a score is a probability cannot be looked at here: a score outside [0, 1] is held at the end of the map.
-    SQLite stores NaN as NULL, and text in a column of scores gives NULL.
-
-    A column of groups is cast to text: it may hold text, whole numbers or booleans, as the map's groups name them. The
-    text of other types differs from engine to engine and meets no group. Engines without booleans refuse a map of the
-    groups true and false.
-
-    Cost: the text grows with the number of knots and groups, the work of a row with the logarithm of the knots and
-    with the number of groups. A map before a map by group is written once; in dialects that we do not execute, twice
-    or more.
-
-    Examples
-    --------
-    >>> from calibrant.maps import IdentityMap
-    >>> to_sql(IdentityMap(), "p", "spark")
-    'CASE WHEN CAST(`p` AS DOUBLE) IS NULL OR isnan(CAST(`p` AS DOUBLE)) THEN NULL ELSE CAST(`p` AS DOUBLE) END'
-    """
-    written = dialect_named(dialect)
-    names = group_columns(map_, column, by)
-    keys = {each: written.key.format(quote(name, dialect)) for each, name in names.items()}
-    name = quote(column, dialect)
-    x = f"CAST({name} AS {written.real})"
-    body = _staged(map_, x, keys, (column, *names.values()), written, dialect)
-    unusable = [written.unusable.format(name=name, x=x), *_unknown(map_, keys, dialect)]
-    text = f"CASE WHEN {' OR '.join(unusable)} THEN NULL ELSE {body} END"
-    return text if written.executed else translated(text, dialect)
-
-
-def group_columns(map_: Map, column: str, by: Mapping[str, str] | None) -> dict[str, str]:
-    """What the columns of groups of a map are called in a table, beside the column of scores."""
-    renamed = dict(by or {})
-    unknown = set(renamed) - set(map_.columns)
-    if unknown:
-        raise InputError(f"by names {min(unknown)!r}, which this map does not need: it needs {list(map_.columns)}")
-    names = {name: renamed.get(name, name) for name in map_.columns}
-    taken = [str(each).lower() for each in (column, *names.values())]
-    if len(set(taken)) < len(taken):
-        raise InputError(
-            f"scores and groups must be different columns, got {[column, *names.values()]}: rename with by"
-        )
-    return names
 
 
 def quote(name: str, dialect: str) -> str:
@@ -101,11 +41,13 @@ def quote(name: str, dialect: str) -> str:
     written = dialect_named(dialect)
     mark = written.mark
     if not isinstance(name, str) or not name or not plain_text(name):
-        raise InputError(f"the name of a column must be text without zero characters and lone surrogates, got {name!r}")
+        raise InputError("column", f"must be a name without zero characters and lone surrogates, got {name!r}")
     if dialect == "spark" and "${" in name:
-        raise InputError(f"Spark reads ${{...}} as a variable wherever it stands: rename the column {name!r}")
+        raise InputError("column", f"is {name!r}, and Spark reads ${{...}} as a variable everywhere", "rename it")
     if not written.executed and set(name) & ESCAPES:
-        raise InputError(f"quotes and backslashes in a name are not tried in {dialect}: rename the column {name!r}")
+        raise InputError(
+            "column", f"is {name!r}, and quotes and backslashes in names are not tested in {dialect}", "rename it"
+        )
     return mark + name.replace(mark, mark * 2) + mark
 
 
@@ -119,7 +61,9 @@ def text_literal(text: str, dialect: str) -> str:
     """
     written = dialect_named(dialect)
     if written.odd_text(text):
-        raise InputError(f"the group {text!r} holds a sign that is not tried in {dialect}: rename the group")
+        raise InputError(
+            "map", f"has the group {text!r}, whose characters are not tested in {dialect}", "rename the group"
+        )
     return written.text(text)
 
 
@@ -128,7 +72,11 @@ def translated(text: str, dialect: str) -> str:
     try:
         import sqlglot
     except ImportError:
-        raise InputError(f'SQL for {dialect} is translated by sqlglot: pip install "calibrant[sql]"') from None
+        raise InputError(
+            Setting("dialect", dialect),
+            "is written by sqlglot, which is not installed",
+            'pip install "calibrant[sql]"',
+        ) from None
     (other,) = sqlglot.transpile(text, read="postgres", write=dialect)
     return f"/* generated, not executed on {dialect} */ {other}"
 
@@ -136,31 +84,35 @@ def translated(text: str, dialect: str) -> str:
 # ---------------------------------------------------------------------------------------------------- stages to text
 
 
-def _staged(map_: Map, x: str, keys: Mapping[str, str], taken: tuple[str, ...], dialect: Dialect, name: str) -> str:
-    """Stage after stage, each over a name for the result of the one before, so that nothing is written twice."""
-    text = x
-    for place, part in enumerate(_stages(map_)):
-        row = fresh("stage", *taken)
+@singledispatch
+def lower(map_: Map, text: Text, x: list[str], place: int) -> str:
+    """The column at this place of what comes out, over the texts of the scores, none of which is NULL or NaN.
+
+    Of a map of one score stage after stage, each over a name for the result of the one before, so that nothing is
+    written twice.
+    """
+    found = x[place]
+    for stage, part in enumerate(stages(map_)):
+        row = fresh("stage", *text.taken)
+        inside = replace(text, taken=(*text.taken, row))
         if isinstance(part, ByGroupMap):
-            text = _by_group(part, text, row, keys[part.by], (*taken, row), dialect, name, not place)
-        elif place and dialect.stage:
-            body = score_text(part, dialect.stage.field.format(row=row, name="x"), (*taken, row), dialect)
-            text = dialect.stage.write(row, {"x": text}, body)
+            found = _by_group(part, found, row, inside, not stage)
+        elif stage and text.dialect.stage:
+            body = score_text(part, text.dialect.stage.field.format(row=row, name="x"), inside)
+            found = text.dialect.stage.write(row, {"x": found}, body)
         else:
-            text = score_text(part, f"({text})" if place else text, taken, dialect)
-        if len(text) > LONGEST:
-            raise InputError(
-                f"the expression would have {len(text):,} characters: coarsen the map before you export it"
-            )
-    return text
+            found = score_text(part, f"({found})" if stage else found, text)
+        if len(found) > LONGEST:
+            raise InputError("map", f"would be a text of {len(found):,} characters", "coarsen it before you export it")
+    return found
 
 
-def score_text(map_: Map, x: str, taken: tuple[str, ...], dialect: Dialect) -> str:
+def score_text(map_: Map, x: str, text: Text) -> str:
     """A map of the score alone, over the text of a number; names that are taken are not given to anything else."""
-    return _written(cut(map_, dialect).merged(), x, taken, dialect)
+    return _written(cut(map_, text.dialect).merged(), x, text)
 
 
-def _stages(map_: Map) -> Iterator[Map]:
+def stages(map_: Map) -> Iterator[Map]:
     """Maps by group one by one, and what stands between them as one."""
     parts = map_.maps if isinstance(map_, ComposeMap) else (map_,)
     for grouped, run in groupby(parts, key=lambda part: isinstance(part, ByGroupMap)):
@@ -170,40 +122,42 @@ def _stages(map_: Map) -> Iterator[Map]:
             yield ComposeMap(tuple(run))
 
 
-def _by_group(
-    part: ByGroupMap, x: str, row: str, key: str, taken: tuple[str, ...], dialect: Dialect, name: str, first: bool
-) -> str:
+def _by_group(part: ByGroupMap, x: str, row: str, text: Text, first: bool) -> str:
     """The number of the group is found once, from 1 on, and one more than there are groups where it is none of them."""
-    if not dialect.booleans and set(part.groups) <= {"true", "false"}:
-        raise InputError(f"true and false have no text in {name}: fit with groups of text or of whole numbers")
-    names = [text_literal(group, name) for group in part.groups]
-    if dialect.stage is None or (first and _lines_of(part) is None):  # the column itself may stand anywhere
-        return _by_name(part, x if first else f"({x})", key, names, taken, dialect)
+    if not text.dialect.booleans and set(part.groups) <= {"true", "false"}:
+        raise InputError(
+            Setting("dialect", text.name), "has no text for true and false", "fit with groups of text or of integers"
+        )
+    key, stage = text.keys[part.by], text.dialect.stage
+    names = [text_literal(group, text.name) for group in part.groups]
+    if stage is None or (first and _lines_of(part) is None):  # the column itself may stand anywhere
+        return _by_name(part, x if first else f"({x})", key, names, text)
     code = by_key(key, names, [str(place) for place in range(1, len(names) + 1)], str(len(names) + 1))
-    given, number = (dialect.stage.field.format(row=row, name=each) for each in ("x", "g"))
-    return dialect.stage.write(row, {"x": x, "g": code}, _by_number(part, given, number, taken, dialect))
+    given, number = (stage.field.format(row=row, name=each) for each in ("x", "g"))
+    return stage.write(row, {"x": x, "g": code}, _by_number(part, given, number, text))
 
 
 def _lines_of(part: ByGroupMap) -> tuple[LogitAffineMap, Floats, Floats] | None:
     return part.lines if part.lines is not None and part.lines[0].on == "log-odds" else None
 
 
-def _by_name(part: ByGroupMap, x: str, key: str, names: Sequence[str], taken: tuple[str, ...], dialect: Dialect) -> str:
-    default = None if part.default is None else score_text(part.default, x, taken, dialect)
+def _by_name(part: ByGroupMap, x: str, key: str, names: Sequence[str], text: Text) -> str:
+    default = None if part.default is None else score_text(part.default, x, text)
     shared = _lines_of(part)
     if shared is None:
-        return by_key(key, names, [score_text(each, x, taken, dialect) for each in part.maps], default)
-    lines = _lines(shared, x, dialect, lambda numbers: by_key(key, names, list(map(dialect.literal, numbers)), None))
+        return by_key(key, names, [score_text(each, x, text) for each in part.maps], default)
+    lines = _lines(shared, x, text.dialect, lambda numbers: by_key(key, names, list(map(text.number, numbers)), None))
     return lines if default is None else f"CASE WHEN {key} IN ({', '.join(names)}) THEN {lines} ELSE {default} END"
 
 
-def _by_number(part: ByGroupMap, x: str, code: str, taken: tuple[str, ...], dialect: Dialect) -> str:
+def _by_number(part: ByGroupMap, x: str, code: str, text: Text) -> str:
     """The map of the group of this number; where none is, the default, or anything at all if there is no default."""
+    dialect = text.dialect
     known, others = np.arange(2.0, len(part.groups) + 1.0), np.array([len(part.groups) + 1.0])
-    default = [] if part.default is None else [score_text(part.default, x, taken, dialect)]
+    default = [] if part.default is None else [score_text(part.default, x, text)]
     shared = _lines_of(part)
     if shared is None:
-        leaves = [score_text(each, x, taken, dialect) for each in part.maps] + default
+        leaves = [score_text(each, x, text) for each in part.maps] + default
         return branch(code, np.append(known, others) if default else known, leaves, dialect)
 
     def pick(numbers: list[float]) -> str:
@@ -225,20 +179,13 @@ def _lines(
     return of_log_odds(dialect, x, dialect.literal(like.low), dialect.literal(like.high), *chosen)
 
 
-def _unknown(map_: Map, keys: Mapping[str, str], dialect: str) -> Iterator[str]:
-    """Conditions under which a row is in no group of a map that has no default."""
-    for part in _stages(map_):
-        if isinstance(part, ByGroupMap) and part.default is None:
-            key, names = keys[part.by], ", ".join(text_literal(group, dialect) for group in part.groups)
-            yield f"{key} IS NULL OR {key} NOT IN ({names})"
-
-
 # ---------------------------------------------------------------------------------------------------- pieces to text
 
 
-def _written(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect) -> str:
+def _written(pieces: Pieces, x: str, written: Text) -> str:
+    dialect = written.dialect
     if dialect.tables is not None and pieces.numbers >= dialect.tables.numbers:
-        text = _looked_up(pieces, x, taken, dialect, dialect.tables)
+        text = _looked_up(pieces, x, written.taken, dialect, dialect.tables)
         if text is not None:
             return text
     return branch(x, pieces.knots, [_text(leaf, x, dialect) for leaf in pieces.leaves], dialect)
@@ -286,8 +233,9 @@ def _text(leaf: Leaf, x: str, dialect: Dialect) -> str:
 def _filled(shape: Sequence[Template], x: str, numbers: Sequence[str], dialect: Dialect) -> str:
     if len(shape) > dialect.nesting:
         raise InputError(
-            f"{len(shape)} curves one after the other nest too deep for the parser of this dialect: fit one map in "
-            "their place"
+            "map",
+            f"has {len(shape)} curves one after the other, which nest too deep for the parser of this dialect",
+            "fit one map in their place",
         )
     rest = iter(numbers)
     for place, template in enumerate(shape):

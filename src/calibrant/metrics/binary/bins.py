@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, Rows, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.maps import StepMap
+from calibrant.messages import Advice, Argument, InputError, Phrase
 from calibrant.numerics import Floats, Guide, chunks
 from calibrant.tallies import Clusters, Tally
 
@@ -49,15 +50,17 @@ def grouped_or_tally(
     """What a metric whose intervals allow for groups of dependent rows works on."""
     if isinstance(scores, Clusters):
         if any(given is not None for given in (y, sample_weight, groups)):
-            raise InputError("a tally holds its labels, weights and groups already: pass it alone")
+            raise InputError(
+                "scores", "is a tally, which holds its labels, weights and groups already", "pass it alone"
+            )
         return scores
     if groups is None:
         return tally_of(scores, y, sample_weight)
     if isinstance(scores, Tally) or y is None:
-        raise InputError("groups belong to rows: pass scores, y and groups as arrays")
+        names = {name: Argument(name) for name in ("scores", "y", "groups")}
+        raise InputError("groups", "belong to rows", Phrase("pass {scores}, {y} and {groups} as arrays", **names))
     rows = check_rows(scores, y, sample_weight, groups=groups)
-    if rows.kind != "probability":
-        raise InputError(f"needs probabilities, not {rows.kind} scores: fit a calibrator, or apply expit to logits")
+    _need_probabilities(rows.kind)
     return Clusters.of_rows(rows)
 
 
@@ -66,17 +69,22 @@ def rows_or_tally(scores: Scores, y: ArrayLike | None, sample_weight: ArrayLike 
     data: Tally | Rows
     if isinstance(scores, Tally):
         if y is not None or sample_weight is not None:
-            raise InputError("a tally holds its labels and weights already: pass it alone")
+            raise InputError("scores", "is a tally, which holds its labels and weights already", "pass it alone")
         data, empty = scores, not scores.total > 0
     else:
         if y is None:
-            raise InputError("y is missing: pass the labels beside the scores, or a Tally alone")
+            raise InputError("y", "is missing", "pass the labels beside the scores, or a Tally alone")
         data, empty = check_rows(scores, y, sample_weight), False
-    if data.kind != "probability":
-        raise InputError(f"needs probabilities, not {data.kind} scores: fit a calibrator, or apply expit to logits")
+    _need_probabilities(data.kind)
     if empty:
-        raise InputError("the tally is empty: there is nothing to measure")
+        raise InputError("scores", "is an empty tally", "pass one that has rows")
     return data
+
+
+def _need_probabilities(kind: Kind) -> None:
+    if kind != "probability":
+        fix = Phrase("{fit}, or apply expit to logits", fit=Advice.FIT_FIRST)
+        raise InputError("scores", f"are {kind} scores, and a metric needs probabilities", fix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +145,7 @@ class Bins:
         """
         check_option("strategy", strategy, get_args(Strategy))
         if not is_whole(n_bins) or n_bins < 1:
-            raise InputError(f"n_bins must be a whole number from 1 on, got {n_bins!r}")
+            raise InputError("n_bins", f"must be a whole number from 1 on, got {n_bins!r}")
         data = rows_or_tally(scores, y, sample_weight)
         if edges is not None:
             inner = _check_edges(edges)
@@ -239,9 +247,9 @@ def describe(bins: Bins, strategy: Strategy, edges: ArrayLike | StepMap | None) 
 def _check_edges(edges: ArrayLike | StepMap) -> Floats:
     inner = np.asarray(edges.knots if isinstance(edges, StepMap) else edges, dtype=np.float64)
     if inner.ndim != 1 or not np.isfinite(inner).all() or not (np.diff(inner) > 0).all():
-        raise InputError("edges must be the inner edges of the bins: finite and increasing")
+        raise InputError("edges", "must be the inner edges of the bins, finite and increasing")
     if len(inner) and not (inner[0] > 0.0 and inner[-1] <= 1.0):
-        raise InputError("edges must be inner edges, above 0 and up to 1: leave out the 0 at the lower end")
+        raise InputError("edges", "must be inner edges, above 0 and up to 1", "leave out the 0 at the lower end")
     return inner
 
 

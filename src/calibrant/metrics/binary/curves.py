@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.messages import Note, Voice, note
 from calibrant.numerics import Ends, Floats, expit, logit
 from calibrant.solvers import fit_logistic, pool_adjacent
 
@@ -32,7 +33,7 @@ class Curve(Protocol):
     """A fitted curve."""
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """What the reader must know about the fit."""
 
     def at(self, scores: Floats) -> Floats:
@@ -48,7 +49,7 @@ class SplineCurve:
     centre: float
     spread: float
     ends: Ends
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
@@ -62,7 +63,7 @@ class LineCurve:
 
     scores: Floats
     rates: Floats
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
@@ -75,7 +76,7 @@ class StepCurve:
 
     starts: Floats
     rates: Floats
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
@@ -88,9 +89,9 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
     z = logit(scores, ends)
     hits, misses = float(events.sum()), float((n - events).sum())
     if not (hits > 0.0 and misses > 0.0):
-        return _undefined("only one class is present: the likelihood has no maximum")
+        return _undefined(_one_class())
     if _separated(z, n, events):
-        return _undefined("the classes are separated by the score: the likelihood has no maximum")
+        return _undefined(_separated_classes())
     centre, spread = (z[0] + z[-1]) / 2.0, max((z[-1] - z[0]) / 2.0, 1e-9)
     unit, rows, observed = (z - centre) / spread, n.astype(np.float64), events.astype(np.float64)
     for knots in _knot_choices(unit, rows, min(hits, misses)):
@@ -99,9 +100,9 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
         cells = [(features[:size], rows, observed)]
         fit = fit_logistic(lambda cells=cells: cells, size)  # type: ignore[misc]
         if fit.converged:
-            notes = () if len(knots) == 5 else (f"the data carry {_shape(knots, size)}, not five knots",)
+            notes = () if len(knots) == 5 else (_fewer_knots(len(knots), size > 1),)
             return SplineCurve(knots, fit.coefficients, centre, spread, ends, notes)
-    return _undefined("Newton's method did not settle")
+    return _undefined(_not_settled())
 
 
 def _knot_choices(unit: Floats, rows: Floats, rarer: float) -> list[Floats]:
@@ -111,12 +112,6 @@ def _knot_choices(unit: Floats, rows: Floats, rarer: float) -> list[Floats]:
         if rarer >= ROWS_PER_KNOT * count and len(unit) > count and (np.diff(knots) > 1e-6).all():
             choices.append(knots)
     return [*choices, np.zeros(0)]
-
-
-def _shape(knots: Floats, size: int) -> str:
-    if len(knots):
-        return f"{len(knots)} knots"
-    return "a straight line on the log-odds" if size > 1 else "a constant"
 
 
 def _spline_features(unit: Floats, knots: Floats) -> Floats:
@@ -226,5 +221,26 @@ def row_quantiles(values: Floats, n: NDArray[Any], shares: tuple[float, ...]) ->
     return np.asarray(low + (place - rank) * (high - low))
 
 
-def _undefined(why: str) -> Curve:
+def _undefined(why: Note) -> Curve:
     return LineCurve(np.array([0.0, 1.0]), np.full(2, np.nan), (why,))
+
+
+@note("curve-of-one-class")
+def _one_class(voice: Voice) -> str:
+    return "only one class is present: the likelihood has no maximum"
+
+
+@note("curve-of-separated-classes")
+def _separated_classes(voice: Voice) -> str:
+    return f"the classes are separated by the {voice.nouns.score}: the likelihood has no maximum"
+
+
+@note("curve-did-not-settle")
+def _not_settled(voice: Voice) -> str:
+    return "Newton's method did not settle"
+
+
+@note("fewer-knots")
+def _fewer_knots(voice: Voice, knots: int, sloped: bool) -> str:
+    straight = "a straight line on the log-odds" if sloped else "a constant"
+    return f"the data carry {f'{knots} knots' if knots else straight}, not five knots"

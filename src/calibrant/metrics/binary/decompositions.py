@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_option
 from calibrant.maps import StepMap
+from calibrant.messages import Note
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy, tally_of
 from calibrant.metrics.binary.means import Moments, Part, logarithmic_loss, moments, parts_of, squared_loss
-from calibrant.metrics.binary.scores import AT_MEANS, amount
+from calibrant.metrics.binary.scores import infinite_loss, resolution_notes
 from calibrant.numerics import Floats
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Tally
@@ -69,7 +70,7 @@ class Decomposition:
     uncertainty: float
     within: float = 0.0
     squared_gap: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def fixable(self) -> float:
@@ -88,7 +89,8 @@ class Decomposition:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what is unknown is left out, and a number that is not finite is None."""
-        known = {key: value for key, value in asdict(self).items() if value is not None and value != ()}
+        fields = vars(self) | {"notes": [note.as_dict() for note in self.notes]}
+        known = {key: value for key, value in fields.items() if value is not None and value != []}
         known["fixable"] = self.fixable
         return {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -222,9 +224,8 @@ def _mean(sums: Moments, loss: LossName) -> float:
     return math.inf if loss == "log" and sums.impossible else sums.loss / sums.total
 
 
-def _notes(tally: Tally, loss: LossName, raw: Moments) -> tuple[str, ...]:
-    notes = (AT_MEANS,) if tally.resolution == "bins" else ()
+def _notes(tally: Tally, loss: LossName, raw: Moments) -> tuple[Note, ...]:
+    notes = resolution_notes(tally)
     if loss == "brier" or not raw.impossible:
         return notes
-    rows = amount(raw.impossible, tally.counts)
-    return (*notes, f"infinite because of {rows} with an event at score 0 or none at score 1")
+    return (*notes, infinite_loss(float(raw.impossible), tally.counts))

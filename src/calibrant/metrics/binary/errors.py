@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.maps import StepMap
+from calibrant.messages import InputError, Note, Setting, Voice, note, plural
 from calibrant.metrics.binary.bins import ENOUGH_ROWS, Bins, Scores, Strategy, describe, tally_of
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.resampling import Resampled, Statistic, null_facts, uncertainty
@@ -20,9 +20,6 @@ from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 Edges = ArrayLike | StepMap | None
-NO_NULL = (
-    'No null value under importance weights: weights="counts" in Tally.from_arrays says that weights are repetition.'
-)
 
 
 def ece(
@@ -65,9 +62,9 @@ def ece(
     check_power(p)
     check_option("against", against, ("mean", "midpoint"))
     if against == "midpoint" and edges is None and strategy in ("distinct", "auto"):
-        raise InputError('against="midpoint" needs bins: pass strategy="width" or "mass", or edges')
+        raise InputError(Setting("against", against), "needs bins", "pass strategy='width' or 'mass', or edges")
     bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
-    notes = _few_rows(bins) if strategy == "distinct" and edges is None else ()
+    notes = _few(bins) if strategy == "distinct" and edges is None else ()
     name = f"{with_order('ECE', p)}, {describe(bins, strategy, edges)}{', mid-points' if against == 'midpoint' else ''}"
     return _plug_in(name, bins, _gap_norm(p, against), random_state, notes)
 
@@ -121,7 +118,7 @@ def debiased_ece(
     name = f"debiased l2 calibration error{' squared' if squared else ''}, {describe(bins, strategy, edges)}"
     kept = size > 1.0
     if not kept.any():
-        return Estimate(name, float("nan"), notes=("Not defined: no bin holds two rows.",))
+        return Estimate(name, float("nan"), notes=(no_two_rows(),))
     statistic = _debiased(size)
     square = float(statistic(Resampled.once(bins))[0])
     se, low, high = _debiased_spread(bins, kept, square)
@@ -130,11 +127,11 @@ def debiased_ece(
     if tally is None or tally.counts:
         null = null_facts(bins, statistic if squared else lambda sample: _root(statistic(sample)), random_state)
     else:
-        notes += (NO_NULL,)
+        notes += (_no_null(),)
     if squared:
         return Estimate(name, square, se, low, high, **null, notes=notes)
     if square < 0:
-        notes += (f"The estimate of the squared error is negative ({square:.2g}), as chance makes it: shown as 0.",)
+        notes += (negative_square(square),)
     value, low, high = _root(np.array([square, low, high])).tolist()
     return Estimate(name, value, se / (2.0 * value) if value > 0 else None, low, high, **null, notes=notes)
 
@@ -175,14 +172,14 @@ def sweep_ece(
     """
     check_power(p)
     if not is_whole(max_bins) or max_bins < 1:
-        raise InputError(f"max_bins must be a whole number from 1 on, got {max_bins!r}")
+        raise InputError("max_bins", f"must be a whole number from 1 on, got {max_bins!r}")
     tally = tally_of(scores, y, sample_weight)
     starts, capped = _sweep(tally, int(max_bins))
     n, events, score_sum = (np.add.reduceat(x, starts) for x in (tally.n, tally.events, tally.scores * tally.n))
     w2 = None if tally.counts else np.add.reduceat(np.asarray(tally.cells.w2), starts)
     bins = Bins(tally.lower_edges[starts[1:]], n, events, score_sum, w2)
-    notes = (f"The sweep ended at max_bins = {max_bins:,} with the rates still in order.",) if capped else ()
-    name = f"{with_order('ECE', p)}, {_count(len(bins), 'bin')} of equal mass by sweep"
+    notes = (_sweep_capped(int(max_bins)),) if capped else ()
+    name = f"{with_order('ECE', p)}, {plural(len(bins), 'bin')} of equal mass by sweep"
     found = _plug_in(name, bins, _gap_norm(p, "mean"), random_state, notes)
     return Estimate(name, found.value, se=found.se, notes=found.notes)
 
@@ -307,7 +304,7 @@ def weak_error(
     )
 
 
-def _plug_in(name: str, bins: Bins, statistic: Statistic, random_state: int, notes: tuple[str, ...]) -> Estimate:
+def _plug_in(name: str, bins: Bins, statistic: Statistic, random_state: int, notes: tuple[Note, ...]) -> Estimate:
     facts, more = uncertainty(bins, statistic, random_state)
     return Estimate(name, float(statistic(Resampled.once(bins))[0]), **facts, notes=notes + more)
 
@@ -349,9 +346,9 @@ def _root(square: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
-def _left_out(bins: Bins, kept: NDArray[np.bool_]) -> tuple[str, ...]:
+def _left_out(bins: Bins, kept: NDArray[np.bool_]) -> tuple[Note, ...]:
     lost = 1.0 - float(bins.n[kept].sum() / bins.n.sum())
-    return (f"Bins of a single row are left out: {lost:.2%} of the rows.",) if lost > 0 else ()
+    return (single_rows(lost),) if lost > 0 else ()
 
 
 def _debiased_spread(bins: Bins, kept: NDArray[np.bool_], square: float) -> tuple[float, float, float]:
@@ -418,20 +415,19 @@ def _deviation_norm(tally: Tally, bins: Bins, p: float) -> Statistic:
 def _checked(values: NDArray[Any], scores: Floats) -> Floats:
     f = np.asarray(values, dtype=np.float64)
     if f.shape != scores.shape or not ((f >= 0.0) & (f <= 1.0)).all():
-        raise InputError("function must return one number in [0, 1] for each score of the array it is given")
+        raise InputError("function", "must return one number in [0, 1] for each score of the array it is given")
     return f
 
 
 def check_power(p: float) -> None:
     """Refuse what is no power of gaps."""
     if isinstance(p, bool) or not isinstance(p, Real) or not p >= 1:
-        raise InputError(f"p must be a number from 1 on, or np.inf for the largest error, got {p!r}")
+        raise InputError("p", f"must be a number from 1 on, or np.inf for the largest error, got {p!r}")
 
 
-def _few_rows(bins: Bins) -> tuple[str, ...]:
+def _few(bins: Bins) -> tuple[Note, ...]:
     few = int((bins.n < ENOUGH_ROWS).sum())
-    advice = f"hold fewer than {ENOUGH_ROWS} rows each: binning is advised (Gupta 2023, section 1.4.1)."
-    return (f"{few:,} of {_count(len(bins), 'distinct score')} {advice}",) if few else ()
+    return (_few_rows(few, len(bins), ENOUGH_ROWS),) if few else ()
 
 
 def with_order(name: str, p: float) -> str:
@@ -441,5 +437,42 @@ def with_order(name: str, p: float) -> str:
     return f"largest {name}" if np.isinf(p) else f"l{p:g} {name}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+# ----------------------------------------------------------------------------------------------------------------------
+# Notes
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@note("few-rows-per-score")
+def _few_rows(voice: Voice, few: int, scores: int, enough: int) -> str:
+    distinct = plural(scores, f"distinct {voice.nouns.score}", f"distinct {voice.nouns.scores}")
+    advice = "binning is advised (Gupta 2023, section 1.4.1)."
+    return f"{few:,} of {distinct} hold fewer than {enough} {voice.nouns.rows} each: {advice}"
+
+
+@note("no-two-rows")
+def no_two_rows(voice: Voice) -> str:
+    """No bin has an estimate of its variance."""
+    return f"Not defined: no bin holds two {voice.nouns.rows}."
+
+
+@note("single-rows-left-out")
+def single_rows(voice: Voice, share: float) -> str:
+    """The share of rows that are alone in their bin."""
+    return f"Bins of a single {voice.nouns.row} are left out: {share:.2%} of the {voice.nouns.rows}."
+
+
+@note("negative-square")
+def negative_square(voice: Voice, square: float) -> str:
+    """The debiased square came out below 0."""
+    return f"The estimate of the squared error is negative ({square:.2g}), as chance makes it: shown as 0."
+
+
+@note("no-null-under-importance-weights")
+def _no_null(voice: Voice) -> str:
+    counts = voice.setting("weights", "counts")
+    return f"No null value under importance weights: build the tally with {counts} if weights are repetitions."
+
+
+@note("sweep-ended")
+def _sweep_capped(voice: Voice, max_bins: int) -> str:
+    return f"The sweep ended at max_bins = {max_bins:,} with the rates still in order."

@@ -9,7 +9,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError, Voice, note
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.metrics.variance import squared_weights
@@ -19,7 +19,15 @@ from calibrant.tallies import Tally
 NARROWEST = 0.005
 """Smallest bandwidth: the running sums hold exp(2 score / bandwidth), which must stay a double."""
 
-NO_NULL_HIGH = "importance weights: what a calibrated model would show in one sample of twenty is not known"
+
+@note("no-null-quantile-under-importance-weights")
+def _no_null_high(voice: Voice) -> str:
+    return "importance weights: what a calibrated model would show in one sample of twenty is not known"
+
+
+@note("no-pair-of-rows")
+def _no_pair(voice: Voice) -> str:
+    return f"one {voice.nouns.row} makes no pair: at least two are needed"
 
 
 def skce(
@@ -70,12 +78,12 @@ def skce(
     (0.00227, 0.00041, 8e-05)
     """
     if not isinstance(bandwidth, Real) or not bandwidth >= NARROWEST or math.isinf(bandwidth):
-        raise InputError(f"bandwidth must be finite and at least {NARROWEST}, got {bandwidth!r}")
+        raise InputError("bandwidth", f"must be finite and at least {NARROWEST}, got {bandwidth!r}")
     tally = tally_of(scores, y, sample_weight)
     name = f"SKCE, bandwidth {bandwidth:g}"
     cells = _Residuals.of(tally)
     if not cells.pairs > 0.0:
-        return Estimate(name, math.nan, notes=("one row makes no pair: at least two are needed",))
+        return Estimate(name, math.nan, notes=(_no_pair(),))
     seen = _decayed(tally.scores, cells.sums, bandwidth)
     seen += _decayed(tally.scores, cells.sums, bandwidth, backwards=True) + cells.sums
     value = (float((cells.sums * seen).sum()) - float(cells.squares.sum())) / cells.pairs
@@ -85,7 +93,7 @@ def skce(
         se=_standard_error(tally, cells, seen, value),
         null=None if _repeats(tally) and not tally.counts else 0.0,
         null_high=_null_high(tally, cells.pairs, bandwidth) if tally.counts else None,
-        notes=() if tally.counts else (NO_NULL_HIGH,),
+        notes=() if tally.counts else (_no_null_high(),),
     )
 
 

@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit
 
+from calibrant.messages import Note, Voice, note
 from calibrant.metrics.binary.likelihood import Parameters
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.variance import FEWEST_CLUSTERS, spread_of
+from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, spread_of
 from calibrant.numerics import Floats, Grid, logit
 from calibrant.solvers import Pieces, fit_logistic
 from calibrant.tallies import Clusters, Tally, end_notes
@@ -86,17 +87,17 @@ class LogOdds:
         """Whether intercept and slope are undefined for want of events or of non-events."""
         return not 0.0 < self.observed < self.total
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """What the reader must know about these data."""
-        notes = [*end_notes(self.tally)]
+        notes: list[Note] = [*end_notes(self.tally)]
         if self.one_class:
-            notes.append("only one class is present: intercept, slope and E/O are not defined")
+            notes.append(_one_class())
         elif self.low == self.high:
-            notes.append("the score is constant: a slope is not defined")
+            notes.append(_constant_score())
         elif self.apart:
-            notes.append("the classes are separated by the score: the slope has no finite estimate")
+            notes.append(_separated())
         if self.few_groups:
-            notes.append(f"no intervals: fewer than {FEWEST_CLUSTERS} groups do not show how groups differ")
+            notes.append(few_groups(FEWEST_CLUSTERS))
         return tuple(notes)
 
     def pieces(self, centre: float = 0.0, spread: float = 1.0) -> Pieces:
@@ -219,3 +220,18 @@ def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
 
 def _both(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
     return (data.expected, data.observed), (data.observed, data.expected)
+
+
+@note("parameters-of-one-class")
+def _one_class(voice: Voice) -> str:
+    return "only one class is present: intercept, slope and E/O are not defined"
+
+
+@note("constant-score")
+def _constant_score(voice: Voice) -> str:
+    return f"the {voice.nouns.score} is constant: a slope is not defined"
+
+
+@note("separated-classes")
+def _separated(voice: Voice) -> str:
+    return f"the classes are separated by the {voice.nouns.score}: the slope has no finite estimate"

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option, is_whole
+from calibrant.messages import InputError, Note
 from calibrant.metrics.binary.bins import GroupedScores, Scores, grouped_or_tally, tally_of
 from calibrant.metrics.binary.curves import SMOOTHERS, Method, row_quantiles
 from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
@@ -60,7 +60,7 @@ class Recalibration:
     rows: float
     expected: float
     observed: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def _estimates(self) -> dict[str, Estimate]:
         return {key: value for key, value in vars(self).items() if isinstance(value, Estimate)}
@@ -68,6 +68,7 @@ class Recalibration:
     def to_dict(self) -> dict[str, Any]:
         """Plain data; a value that is not finite is None."""
         rest: dict[str, Any] = {key: value for key, value in vars(self).items() if not isinstance(value, Estimate)}
+        rest["notes"] = [note.as_dict() for note in self.notes]
         rest["covariance"] = [[_finite(value) for value in row] for row in self.covariance]
         return {key: value.to_dict() for key, value in self._estimates().items()} | rest
 
@@ -150,12 +151,17 @@ class CalibrationCurve:
     method: Method
     scores: Floats
     rates: Floats
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; a rate that is not finite is None."""
         rates = [_finite(rate) for rate in self.rates.tolist()]
-        return {"method": self.method, "scores": self.scores.tolist(), "rates": rates, "notes": list(self.notes)}
+        return {
+            "method": self.method,
+            "scores": self.scores.tolist(),
+            "rates": rates,
+            "notes": [note.as_dict() for note in self.notes],
+        }
 
     def __str__(self) -> str:
         """A table of about ten points."""
@@ -187,13 +193,13 @@ class CurveErrors:
     e90: float
     emax: float
     se: tuple[float, float, float, float] | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; a value that is not finite is None."""
         values: dict[str, Any] = {name: _finite(getattr(self, name)) for name in ("ici", "e50", "e90", "emax")}
         se = None if self.se is None else [_finite(value) for value in self.se]
-        return {"method": self.method, **values, "se": se, "notes": list(self.notes)}
+        return {"method": self.method, **values, "se": se, "notes": [note.as_dict() for note in self.notes]}
 
     def __str__(self) -> str:
         """One sentence."""
@@ -256,7 +262,7 @@ def calibration_curve(
     else:
         places = np.asarray(at, dtype=np.float64)
         if places.ndim != 1 or not ((places >= 0.0) & (places <= 1.0)).all():
-            raise InputError("at must be a list of scores in [0, 1]: leave it out for equal steps")
+            raise InputError("at", "must be a list of scores in [0, 1]", "leave it out for equal steps")
     return CalibrationCurve(method, places, curve.at(places), curve.notes)
 
 
@@ -308,7 +314,7 @@ def ici(
     """
     check_option("method", method, get_args(Method))
     if not is_whole(repetitions) or repetitions < 0:
-        raise InputError(f"repetitions must be a whole number from 0 on, got {repetitions!r}")
+        raise InputError("repetitions", f"must be a whole number from 0 on, got {repetitions!r}")
     data = grouped_or_tally(scores, y, sample_weight, groups)
     tally = _compact(data.tally if isinstance(data, Clusters) else data)
     values, notes = _distances(method, tally.scores, tally.n, tally.events)
@@ -327,7 +333,9 @@ def _compact(tally: Tally) -> Tally:
     return fitted.coarsen(Grid()) if fitted.resolution == "exact" and len(fitted) > MANY_CELLS else fitted
 
 
-def _distances(method: Method, scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> tuple[Floats, tuple[str, ...]]:
+def _distances(
+    method: Method, scores: Floats, n: NDArray[Any], events: NDArray[Any]
+) -> tuple[Floats, tuple[Note, ...]]:
     """Mean, median, 90 % quantile and maximum of the curve's distance from the diagonal."""
     curve = SMOOTHERS[method](scores, n, events)
     gap = np.abs(curve.at(scores) - scores)

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from calibrant.arrays import InputError, Rows
+from calibrant.arrays import Rows
 from calibrant.arrays.columns import read_floats
 from calibrant.maps import StepMap
+from calibrant.messages import InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import (
     Bins,
     GroupedScores,
@@ -25,14 +26,11 @@ from calibrant.metrics.binary.bins import (
 )
 from calibrant.metrics.binary.means import Loss, Moments, Part, Parts, logarithmic_loss, moments, parts_of, squared_loss
 from calibrant.metrics.estimates import TWO_SIDED, Estimate, upper_point
-from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, spread_of
+from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, few_groups, spread_of
 from calibrant.numerics import Floats
 from calibrant.tallies import Clusters, Tally
 
-NO_WIDTH = "no interval: all rows show the same value, and the standard error of 0 is silent about rows not seen"
 MOST_STRETCHES = 4
-AT_THEIR_WORD = "not clipped: no loss where the label agrees, infinite loss where it does not"
-AT_MEANS = "computed as if every row had its bin's mean score"
 
 
 def brier(
@@ -122,23 +120,23 @@ def log_loss(
     0.4904
     >>> print(*log_loss([0.0, 0.5], [1, 0]).notes, sep="\n")
     1 row with a score of exactly 0 or 1, not clipped: no loss where the label agrees, infinite loss where it does not
-    infinite because of 1 row with an event at score 0 or none at score 1; without them it is 0.6931
+    infinite because of 1 row (events at score 0, or none at score 1); without them it is 0.6931
     """
     if groups is not None or isinstance(scores, Clusters):
         clustered = grouped_or_tally(scores, y, sample_weight, groups)
         return _grouped_mean(log_loss(_plain(clustered)), clustered, logarithmic_loss, math.inf)
     data = rows_or_tally(scores, y, sample_weight)
     sums = moments(parts_of(data), logarithmic_loss)
-    found = _estimate("log loss", sums, math.inf, _resolution_notes(data))
+    found = _estimate("log loss", sums, math.inf, resolution_notes(data))
     if not sums.on_ends:
         return found
-    notes = (*found.notes, f"{amount(sums.on_ends, data.counts)} with a score of exactly 0 or 1, {AT_THEIR_WORD}")
+    notes = (*found.notes, _on_ends(float(sums.on_ends), data.counts))
     if not sums.impossible:
         return replace(found, notes=notes)
     rest = sums.total - sums.impossible
-    without = f"without them it is {sums.loss / rest:.4f}" if rest > 0 else "no other row is left"
-    why = f"infinite because of {amount(sums.impossible, data.counts)} with an event at score 0 or none at score 1"
-    return replace(found, value=math.inf, se=None, low=None, high=None, notes=(*notes, f"{why}; {without}"))
+    without = float(sums.loss / rest) if rest > 0 else None
+    why = infinite_loss(float(sums.impossible), data.counts, rest=float(rest), without=without)
+    return replace(found, value=math.inf, se=None, low=None, high=None, notes=(*notes, why))
 
 
 def classification_loss(
@@ -224,7 +222,7 @@ def auc(
     events = float(tally.positives)
     others = float(tally.total - events if tally.counts else (tally.n - tally.events).sum())
     if not (events > 0 and others > 0):
-        return Estimate("AUC", math.nan, notes=("not defined: there are rows of one class only",))
+        return Estimate("AUC", math.nan, notes=(_one_class(),))
     sums = np.zeros((2, 4))  # of events and of others: placements, squared weights, these times placements, and squares
     hits_below, others_below = 0.0, 0.0
     for _, n, hits, w2, w2_hits, _ in parts_of(tally):
@@ -236,7 +234,7 @@ def auc(
     value = float(sums[0, 0] / events)
     parts = [_variance(size, value, *row[1:]) for size, row in zip((events, others), sums, strict=True)]
     se = None if None in parts else math.sqrt(sum(part for part in parts if part is not None))
-    notes = _resolution_notes(tally) + ((NO_WIDTH,) if se == 0.0 else ())
+    notes = resolution_notes(tally) + ((no_spread(),) if se == 0.0 else ())
     return Estimate("AUC", value, se, *_logit_interval(value, se), notes=notes)
 
 
@@ -369,7 +367,7 @@ def net_benefit(
     """
     at = np.arange(1, 100) / 100.0 if thresholds is None else read_floats(np.atleast_1d(thresholds), "thresholds")
     if not (len(at) and ((at > 0.0) & (at < 1.0)).all() and (np.diff(at) > 0.0).all()):
-        raise InputError("thresholds must be probabilities inside (0, 1), in increasing order: 50 % is 0.5")
+        raise InputError("thresholds", "must be probabilities inside (0, 1), in increasing order", "50 % is 0.5")
     if groups is not None or isinstance(scores, Clusters):
         data = grouped_or_tally(scores, y, sample_weight, groups)
         return _grouped_curve(net_benefit(_plain(data), thresholds=at), data)
@@ -439,7 +437,7 @@ def _grouped_curve(plain: DecisionCurve, data: Tally | Clusters) -> DecisionCurv
 
 def _with(plain: Estimate, data: Tally | Clusters, spread: Spread, ends: tuple[float | None, float | None]) -> Estimate:
     if not _judged(data):
-        notes = (*plain.notes, f"no interval: fewer than {FEWEST_CLUSTERS} groups do not show how groups differ")
+        notes = (*plain.notes, few_groups(FEWEST_CLUSTERS))
         return replace(plain, se=None, low=None, high=None, null_high=None, notes=notes)
     return replace(plain, se=spread.sd, low=ends[0], high=ends[1], null_high=None)
 
@@ -449,11 +447,11 @@ def _with(plain: Estimate, data: Tally | Clusters, spread: Spread, ends: tuple[f
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[str, ...] = (), null: bool = True) -> Estimate:
+def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[Note, ...] = (), null: bool = True) -> Estimate:
     value = sums.loss / sums.total
     variance = _variance(sums.total, value, sums.w2, sums.w2_loss, sums.w2_square)
     se = None if variance is None else math.sqrt(variance)
-    told = notes + ((NO_WIDTH,) if se == 0.0 else ())
+    told = notes + ((no_spread(),) if se == 0.0 else ())
     if not null:
         return Estimate(name, value, se, notes=told)
     expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance)
@@ -463,12 +461,12 @@ def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[str, ...] =
 
 
 def _mean_estimate(name: str, data: Tally | Rows, loss: Loss) -> Estimate:
-    return _estimate(name, moments(parts_of(data), loss), 1.0, _resolution_notes(data))
+    return _estimate(name, moments(parts_of(data), loss), 1.0, resolution_notes(data))
 
 
 def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) -> Estimate:
     if not 0.0 <= threshold <= 1.0:
-        raise InputError(f"threshold must lie in [0, 1], got {threshold!r}: pass a probability")
+        raise InputError("threshold", f"must lie in [0, 1], got {threshold!r}", "pass a probability")
     # A gridded score is cut off at 30 bits of its octave: a heap on the threshold must not fall below it.
     gridded = isinstance(data, Tally) and data.grid is not None
     least = threshold * (1.0 - 2.0**-29) if gridded else threshold
@@ -524,16 +522,56 @@ def _from_above(values: NDArray[Any]) -> NDArray[Any]:
     return np.cumsum(values[::-1])[::-1]
 
 
-def _resolution_notes(data: Tally | Rows) -> tuple[str, ...]:
-    return (AT_MEANS,) if isinstance(data, Tally) and data.resolution == "bins" else ()
-
-
-def amount(rows: float, counts: bool) -> str:
-    """Rows in words, or their weight where weights are not counts."""
-    if not counts:
-        return f"rows of weight {rows:.6g}"
-    return f"{int(rows):,} {'row' if rows == 1 else 'rows'}"
-
-
 def _root(value: float | None) -> float | None:
     return None if value is None else math.sqrt(value)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Notes
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def resolution_notes(data: Tally | Rows) -> tuple[Note, ...]:
+    """What a table of bins costs."""
+    return (_bin_means(),) if isinstance(data, Tally) and data.resolution == "bins" else ()
+
+
+@note("bin-means")
+def _bin_means(voice: Voice) -> str:
+    return f"computed as if every {voice.nouns.row} had its bin's mean {voice.nouns.score}"
+
+
+@note("no-spread")
+def no_spread(voice: Voice) -> str:
+    """A standard error of 0."""
+    rows = voice.nouns.rows
+    return f"no interval: all {rows} show the same value, and the standard error of 0 is silent about {rows} not seen"
+
+
+@note("scores-of-0-or-1")
+def _on_ends(voice: Voice, rows: float, counts: bool) -> str:
+    told = "not clipped: no loss where the label agrees, infinite loss where it does not"
+    return f"{_amount(voice, rows, counts)} with a {voice.nouns.score} of exactly 0 or 1, {told}"
+
+
+@note("infinite-loss")
+def infinite_loss(
+    voice: Voice, rows: float, counts: bool, rest: float | None = None, without: float | None = None
+) -> str:
+    """Rows whose label was given probability 0; the loss ``without`` them where ``rest`` others are looked at."""
+    words, score = voice.nouns, voice.nouns.score
+    why = f"infinite because of {_amount(voice, rows, counts)} ({words.events} at {score} 0, or none at {score} 1)"
+    if rest is None:
+        return why
+    return f"{why}; no other {words.row} is left" if without is None else f"{why}; without them it is {without:.4f}"
+
+
+@note("auc-of-one-class")
+def _one_class(voice: Voice) -> str:
+    return f"not defined: there are {voice.nouns.rows} of one class only"
+
+
+def _amount(voice: Voice, rows: float, counts: bool) -> str:
+    """Rows in words, or their weight where weights are not counts."""
+    words = voice.nouns
+    return plural(int(rows), words.row, words.rows) if counts else f"{words.rows} of weight {rows:.6g}"

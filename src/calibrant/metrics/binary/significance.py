@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.arrays import InputError, Rows
+from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option, is_whole
+from calibrant.messages import InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.binary.bins import Bins, Scores, rows_or_tally, tally_of
 from calibrant.metrics.binary.cumulative import Kind, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.metrics.binary.means import parts_of
@@ -68,14 +69,14 @@ class Finding:
     name: str
     statistic: float
     p_value: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; a number that is not finite is None."""
         return {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
+            for key, value in vars(self).items()
+        } | {"notes": [note.as_dict() for note in self.notes]}
 
     def __str__(self) -> str:
         """One sentence, and a line for each note."""
@@ -120,7 +121,7 @@ def spiegelhalter(scores: Scores, y: ArrayLike | None = None, sample_weight: Arr
         lever *= lever
         variance += float((part.w2_null * (lever * (s * (1.0 - s)))).sum())
     if not variance > 0.0:
-        return _finding("Spiegelhalter's test", math.nan, math.nan, data, "every score is 0, 0.5 or 1: no variance")
+        return _finding("Spiegelhalter's test", math.nan, math.nan, data, _no_variance())
     z = excess / math.sqrt(variance)
     return _finding("Spiegelhalter's test", z, float(2.0 * special.ndtr(-abs(z))), data)
 
@@ -175,12 +176,11 @@ def hosmer_lemeshow(
     freedom = int(used.sum()) - (2 if fitted else 0)
     name = f"Hosmer-Lemeshow test, {len(bins)} bins of equal mass"
     if freedom < 1:
-        return _finding(name, math.nan, math.nan, tally, "too few bins with scores inside (0, 1): no degree of freedom")
+        return _finding(name, math.nan, math.nan, tally, _no_freedom())
     with np.errstate(over="ignore"):  # a score next to 0 that happened: the statistic may be infinite
         squares = (bins.effective_n * (bins.rate - bins.mean_score) ** 2)[used] / variance[used]
-    warning = "p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample's size"
     value = float(squares.sum())
-    return _finding(name, value, float(special.chdtrc(freedom, value)), tally, warning)
+    return _finding(name, value, float(special.chdtrc(freedom, value)), tally, _no_proof())
 
 
 def debiased_l2_test(
@@ -245,7 +245,7 @@ def debiased_l2_test(
     largest = _DebiasedL2(s, n, levels)
     name = f"debiased L2 test (T-Cal), {'1 to ' if n_bins is None else ''}{levels[-1]} bins"
     if not largest.levels:
-        return _finding(name, math.nan, math.nan, tally, "no bin holds two rows with scores inside (0, 1)")
+        return _finding(name, math.nan, math.nan, tally, _no_pair())
     value, p_value, _ = _null_p(largest, s, n, events, repetitions, _rng(tally, random_state))
     return _finding(name, value, p_value, tally)
 
@@ -305,14 +305,14 @@ def ecce_test(
     variance = float((expected_squares(tally) * (tally.scores * (1.0 - tally.scores))).sum())
     name = f"ECCE test, {kind}"
     if not variance > 0.0:
-        return _finding(name, math.nan, math.nan, tally, "every score is 0 or 1: nothing can vary")
+        return _finding(name, math.nan, math.nan, tally, _nothing_varies())
     if method == "auto":
         method = "simulation" if tally.counts and variance < ENOUGH_VARIANCE else "asymptotic"
     if method == "asymptotic":
         value = ecce(tally, kind=kind).value * float(tally.total) / math.sqrt(variance)
         law = brownian_max_sf if kind == "max" else brownian_range_sf
-        return _finding(name, value, float(law(value)), tally, "p-value from the law of Brownian motion")
-    s, n, events = _null_cells(_counted(tally, 'ecce_test(method="simulation")', 'method="asymptotic"'))
+        return _finding(name, value, float(law(value)), tally, _brownian())
+    s, n, events = _null_cells(_counted(tally, "the simulation", Setting("method", "asymptotic")))
 
     def reach(drawn: Floats) -> Floats:
         path = np.cumsum(drawn - n * s, axis=1)
@@ -388,25 +388,23 @@ def always_valid_test(
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _finding(name: str, statistic: float, p_value: float, data: Tally | Rows, *notes: str) -> Finding:
+def _finding(name: str, statistic: float, p_value: float, data: Tally | Rows, *notes: Note) -> Finding:
     """The finding; p = 0 when a label contradicts a score of exactly 0 or 1, whatever the statistic says."""
     broken = 0.0
     for s, n, events, *_ in parts_of(data):
         broken += float(events[s == 0.0].sum()) + float((n[s == 1.0] - events[s == 1.0]).sum())
     if broken > 0.0:
-        unit = "rows" if data.counts else "sum of weights"
-        note = (
-            f"labels contradict a score of exactly 0 or 1, which a calibrated model's never do ({unit}: {broken:,.6g})"
-        )
-        return Finding(name, statistic, 0.0, (note, *notes))
+        return Finding(name, statistic, 0.0, (_contradicted(broken, data.counts), *notes))
     return Finding(name, statistic, p_value, notes)
 
 
-def _counted(tally: Tally, test: str, instead: str) -> Tally:
+def _counted(tally: Tally, test: str, instead: str | Setting) -> Tally:
     if not tally.counts:
+        fix = "build the tally with {counts} if weights are repetitions, or use {instead} for importance weights"
         raise InputError(
-            f'sample_weight: {test} needs counts; build the tally with weights="counts" if weights are repetitions, '
-            f"or use {instead} for importance weights"
+            "sample_weight",
+            f"holds importance weights, and {test} needs counts",
+            Phrase(fix, counts=Setting("weights", "counts"), instead=instead),
         )
     return tally
 
@@ -437,7 +435,7 @@ def _levels(rows: float, n_bins: int | None) -> list[int]:
     if n_bins is None:
         return [2**k for k in range(int(math.log2(min(max(rows ** (2 / 3), 1.0), BINS_LIMIT))) + 1)]
     if not is_whole(n_bins) or n_bins < 1:
-        raise InputError(f"n_bins must be a whole number from 1 on, or None for the adaptive test, got {n_bins!r}")
+        raise InputError("n_bins", f"must be a whole number from 1 on, or None for the adaptive test, got {n_bins!r}")
     return [int(n_bins)]
 
 
@@ -482,21 +480,21 @@ def _null_p(
     events: NDArray[np.int64],
     repetitions: int,
     rng: np.random.Generator,
-) -> tuple[float, float, str]:
+) -> tuple[float, float, Note]:
     """The statistic of the labels seen, its p-value if the scores are right, and how that was found."""
     if not is_whole(repetitions) or repetitions < 1:
-        raise InputError(f"repetitions must be a whole number from 1 on, got {repetitions!r}")
+        raise InputError("repetitions", f"must be a whole number from 1 on, got {repetitions!r}")
     value = float(statistic(events[None, :].astype(np.float64))[0])
     least = value - 1e-9 * max(1.0, abs(value))  # equal labels count as equal, whatever order their sums were taken in
     listed = all_outcomes(s, n)
     if listed is not None:
-        return value, _exact(statistic, *listed, least), "exact p-value, over all outcomes"
+        return value, _exact(statistic, *listed, least), _exact_p()
     single, reached = bool((n == 1).all()), 0
     for part in chunks(int(repetitions), max(1, 2**21 // len(s))):
         shape = (part.stop - part.start, len(s))
         drawn = (rng.random(shape) < s) if single else rng.binomial(n, s, size=shape)
         reached += int((statistic(drawn.astype(np.float64)) >= least).sum())
-    return value, (1 + reached) / (1 + int(repetitions)), f"p-value from {repetitions:,} simulations"
+    return value, (1 + reached) / (1 + int(repetitions)), _simulated_p(int(repetitions))
 
 
 def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floats, least: float) -> float:
@@ -506,3 +504,54 @@ def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floa
         for part in chunks(len(chance), max(1, 2**18 // outcomes.shape[1]))
     )
     return min(reached + max(1.0 - float(chance.sum()), 0.0), 1.0)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Notes
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@note("labels-contradict-scores")
+def _contradicted(voice: Voice, rows: float, counts: bool) -> str:
+    score, unit = voice.nouns.score, voice.nouns.rows if counts else "sum of weights"
+    return f"labels contradict a {score} of exactly 0 or 1, which a calibrated model's never do ({unit}: {rows:,.6g})"
+
+
+@note("no-variance")
+def _no_variance(voice: Voice) -> str:
+    return f"every {voice.nouns.score} is 0, 0.5 or 1: no variance"
+
+
+@note("no-degree-of-freedom")
+def _no_freedom(voice: Voice) -> str:
+    return f"too few bins with {voice.nouns.scores} inside (0, 1): no degree of freedom"
+
+
+@note("not-a-proof")
+def _no_proof(voice: Voice) -> str:
+    return "p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample's size"
+
+
+@note("no-pair-in-a-bin")
+def _no_pair(voice: Voice) -> str:
+    return f"no bin holds two {voice.nouns.rows} with {voice.nouns.scores} inside (0, 1)"
+
+
+@note("nothing-varies")
+def _nothing_varies(voice: Voice) -> str:
+    return f"every {voice.nouns.score} is 0 or 1: nothing can vary"
+
+
+@note("brownian-p-value")
+def _brownian(voice: Voice) -> str:
+    return "p-value from the law of Brownian motion"
+
+
+@note("exact-p-value")
+def _exact_p(voice: Voice) -> str:
+    return "exact p-value, over all outcomes"
+
+
+@note("simulated-p-value")
+def _simulated_p(voice: Voice, repetitions: int) -> str:
+    return f"p-value from {repetitions:,} simulations"

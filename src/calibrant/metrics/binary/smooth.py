@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.estimates import Estimate
@@ -74,7 +74,7 @@ def smooth_ece(
     smECE: 0.0999 (a perfectly calibrated model would show 0.0238 here, and more than 0.0286 in one sample of twenty)
     """
     if bandwidth is not None and not (isinstance(bandwidth, Real) and 0.0 < bandwidth <= 1.0):
-        raise InputError(f"bandwidth must lie above 0 and up to 1, or be None, got {bandwidth!r}")
+        raise InputError("bandwidth", f"must lie above 0 and up to 1, or be None, got {bandwidth!r}")
     tally = tally_of(scores, y, sample_weight)
     if bandwidth is None:
         name, value = "smECE", _fixed_point(tally)

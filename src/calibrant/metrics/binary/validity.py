@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.maps import StepMap
+from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy, tally_of
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
@@ -116,7 +116,7 @@ def validity_curve(
     check_option("method", method, ("bins", "neighbours"))
     if method == "neighbours":
         if not is_whole(k) or k < 1:
-            raise InputError(f"k must be a whole number from 1 on, got {k!r}")
+            raise InputError("k", f"must be a whole number from 1 on, got {k!r}")
         tally = tally_of(scores, y, sample_weight).for_fitting()
         gap = np.abs(tally.scores - neighbour_rate(tally, int(k)))
         return _curve(f"validity by {int(k)} nearest neighbours", gap, tally.n)

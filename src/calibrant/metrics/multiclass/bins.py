@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.arrays.multiclass.rows import BLOCK
+from calibrant.messages import InputError, plural
 from calibrant.metrics.binary.bins import _check_edges
 from calibrant.metrics.multiclass.claims import Claims, steps
 from calibrant.notions import Canonical
@@ -77,7 +77,7 @@ class ClassBins:
         """Bins of claims; ``keep`` asks for the bin of each row as well."""
         check_option("strategy", strategy, get_args(ClassStrategy))
         if not is_whole(n_bins) or n_bins < 1:
-            raise InputError(f"n_bins must be a whole number from 1 on, got {n_bins!r}")
+            raise InputError("n_bins", f"must be a whole number from 1 on, got {n_bins!r}")
         if isinstance(claims.notion, Canonical):
             binning, chosen = _by_region(claims, edges)
             return cls._by_claim(claims, binning, chosen, keep)
@@ -266,7 +266,7 @@ def _by_region(claims: Claims, edges: Any) -> tuple[Binning, str]:
         chosen = "given regions"
     else:
         raise InputError(
-            "edges must divide whole rows for the notion 'canonical': pass a map that has regions, or none"
+            "edges", "must divide whole rows for the notion 'canonical'", "pass a map that has regions, or none"
         )
     found, region = np.unique(codes, return_inverse=True)
     region = region.reshape(-1)
@@ -284,4 +284,4 @@ def _float32_from(edge: float) -> np.float32:
 
 
 def _bins(count: int, how: str) -> str:
-    return f"{count:,} bin{'' if count == 1 else 's'} {how}"
+    return f"{plural(count, 'bin')} {how}"

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_length
 from calibrant.arrays.keys import key_text, read_keys
+from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.labels import label_column
-from calibrant.arrays.multiclass.rows import BLOCK, ClassKind, ClassRows, Matrix, check_class_rows, class_codes
+from calibrant.arrays.multiclass.rows import BLOCK, ClassRows, Matrix, check_class_rows, class_codes
 from calibrant.arrays.sides import check_weights
 from calibrant.maps.classes import blocks, softmax, top_labels
+from calibrant.messages import InputError, Note, plural
 from calibrant.notions import Canonical, Notion, as_notion
 from calibrant.numerics import Floats, to_float32
 
@@ -52,7 +53,7 @@ class Claims:
     classes: tuple[str, ...]
     by_label: bool
     exclusive: bool
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     given: Matrix
     on: str
 
@@ -112,11 +113,11 @@ def read_claims(
     """The claims of a matrix of class scores, or those of classes ``named`` row by row with their probabilities."""
     sense = as_notion(notion)
     if y is None:
-        raise InputError("y is missing: pass the labels beside the scores")
+        raise InputError("y", "is missing", "pass the labels beside the scores")
     if named is not None:
         return _named_claims(scores, y, sample_weight, sense, classes, named)
     rows = check_class_rows(scores, y, sample_weight, classes=classes, kind=kind, loose=True)
-    notes = rows.notes[:1] if kind is None and rows.kind != "probability" else ()
+    notes = rows.kind_notes if kind is None else ()
     if isinstance(sense, Canonical):
         ranks, by_label = 0, False
     else:
@@ -161,11 +162,12 @@ def _named_claims(
     at = given.codes.reshape(len(given.codes), -1) if given.codes.ndim else given.codes
     if p.ndim != 2 or p.size == 0 or at.shape != p.shape:
         raise InputError(
-            f"scores has shape {p.shape} and named {at.shape}: with named= pass, for every row, the probability of "
-            "each class that is named"
+            "scores",
+            f"has shape {p.shape} and named {at.shape}",
+            "with named= pass, for every row, the probability of each class that is named",
         )
     if not ((p >= 0.0) & (p <= 1.0 + 1e-6)).all():
-        raise InputError("scores must be probabilities, in [0, 1], of the classes that are named: repair them")
+        raise InputError("scores", "must be probabilities, in [0, 1], of the classes that are named", "repair them")
     target = label_column(y, "y")
     check_length(target, "y", len(p))
     keys = read_keys(target, "y")
@@ -175,8 +177,9 @@ def _named_claims(
     claims = notion.claims(max(len(names), 1)) if not isinstance(notion, Canonical) else ()
     if len(claims) != p.shape[1] or any(claim.rank != j + 1 for j, claim in enumerate(claims)):
         raise InputError(
-            f"classes are named in {p.shape[1]} columns, which says nothing about the notion {notion.name!r}: use "
-            "'confidence' or 'top-label' for one column, TopKConfidence(k) or TopKLabel(k) for k of them"
+            "named",
+            f"has {plural(p.shape[1], 'column')}, which says nothing about the notion {notion.name!r}",
+            "use 'confidence' or 'top-label' for one column, TopKConfidence(k) or TopKLabel(k) for k of them",
         )
     at, labels = class_codes(given, names, "named").reshape(p.shape), class_codes(keys, names)
     weights = None if sample_weight is None else check_weights(sample_weight, "importance", len(p))[0]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import Matrix
+from calibrant.messages import Note, Voice, note
 from calibrant.metrics.estimates import ONE_SIDED, TWO_SIDED
 from calibrant.metrics.multiclass.bins import ClassBins, Codes, Statistic
 from calibrant.metrics.multiclass.claims import Claims, steps
@@ -34,7 +35,7 @@ MOST_CELLS, FEW_DRAW_CELLS = 2_000_000, 20_000_000
 _NULL, _ORDER, _PROBES = 11, 12, 13  # streams of random numbers that differ from those of other metrics
 
 
-def draws_for(claims: Claims, asked: bool | None, dear: bool = False) -> tuple[int, tuple[str, ...]]:
+def draws_for(claims: Claims, asked: bool | None, dear: bool = False) -> tuple[int, tuple[Note, ...]]:
     """How often to draw labels, 0 for no uncertainty at all, and what to say then.
 
     Claims about the largest scores of a row are few and always drawn; claims about every class up to so many of them,
@@ -50,7 +51,7 @@ def draws_for(claims: Claims, asked: bool | None, dear: bool = False) -> tuple[i
         return DRAWS, ()
     if asked or cells <= most:
         return FEWEST_DRAWS, ()
-    return 0, (f"No uncertainty beyond {most:,} rows times classes: pass uncertainty=True to have it.",)
+    return 0, (_no_uncertainty(most),)
 
 
 def null_draws(
@@ -260,3 +261,9 @@ def _finder(scores: Matrix) -> Callable[[Floats], NDArray[Any]]:
         return place
 
     return find
+
+
+@note("no-uncertainty-beyond-cells")
+def _no_uncertainty(voice: Voice, most: int) -> str:
+    asked = voice.setting("uncertainty", True)
+    return f"No uncertainty beyond {most:,} {voice.nouns.rows} times classes: pass {asked} to have it."

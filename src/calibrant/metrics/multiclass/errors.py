@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
-from calibrant.arrays.multiclass.rows import ClassKind
-from calibrant.metrics.binary.errors import check_power, with_order
+from calibrant.arrays.kinds import ClassKind
+from calibrant.messages import InputError, Note, Setting, Voice, note
+from calibrant.metrics.binary.errors import check_power, negative_square, no_two_rows, single_rows, with_order
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass.bins import ClassBins, ClassStrategy, Statistic, by_class, overall
 from calibrant.metrics.multiclass.claims import Claims, read_claims
 from calibrant.metrics.multiclass.covariance import debiased_spread, draws_for, first_order_se, null_draws, null_facts
 from calibrant.notions import Canonical, ClassWise, Notion, TopLabel, as_notion
 from calibrant.numerics import Floats
-
-NO_NULL = "No null value under weights: the value takes whole weights for repetition, and a draw by row would not."
 
 
 def class_ece(
@@ -170,7 +168,7 @@ def debiased_class_ece(
     share, lost = _kept_shares(claims, bins, size)
     notes = claims.notes + notes + lost
     if not (share > 0.0).any():
-        return Estimate(name, float("nan"), notes=(*claims.notes, "Not defined: no bin holds two rows."))
+        return Estimate(name, float("nan"), notes=(*claims.notes, no_two_rows()))
     statistic = _debiased(bins, share, size)
     square = float(statistic(bins.events))
     se = low = high = None
@@ -181,11 +179,11 @@ def debiased_class_ece(
             drawn = null_draws(claims, bins, statistic, random_state, draws)
             null = _floats(null_facts(drawn if squared else np.sqrt(np.maximum(drawn, 0.0))))
         else:
-            notes += (NO_NULL,)
+            notes += (_no_null(),)
     if squared:
         return Estimate(name, square, se, low, high, **null, notes=notes)
     if square < 0:
-        notes += (f"The estimate of the squared error is negative ({square:.2g}), as chance makes it: shown as 0.",)
+        notes += (negative_square(square),)
     value = _root(square)
     se = se / (2.0 * value) if se is not None and value > 0 else None
     low, high = (None if end is None else _root(end) for end in (low, high))
@@ -257,7 +255,7 @@ class ClassErrors:
     error: Floats
     null: Floats | None
     null_high: Floats | None
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def __len__(self) -> int:
         """Number of classes."""
@@ -271,7 +269,7 @@ class ClassErrors:
             {"class": name, **{key: _finite(values[j]) for key, values in columns.items()}}
             for j, name in enumerate(self.classes)
         ]
-        return {"name": self.name, "classes": records, "notes": list(self.notes)}
+        return {"name": self.name, "classes": records, "notes": [note.as_dict() for note in self.notes]}
 
     def __str__(self) -> str:
         """A table, a line for each class: all of them up to 30, else the 20 most frequent and how many follow."""
@@ -330,7 +328,9 @@ def class_errors(
     check_power(p)
     sense = as_notion(notion)
     if not isinstance(sense, TopLabel | ClassWise):
-        raise InputError(f"notion {sense.name!r} does not tell classes apart: use 'top-label' or 'class-wise'")
+        raise InputError(
+            Setting("notion", sense.name), "does not tell classes apart", "use 'top-label' or 'class-wise'"
+        )
     claims = read_claims(scores, y, sample_weight, notion=sense, classes=classes, kind=kind, named=named)
     draws, notes = draws_for(claims, uncertainty)
     bins = ClassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, keep=draws > 0)
@@ -357,7 +357,7 @@ def class_errors(
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _kept_shares(claims: Claims, bins: ClassBins, size: Floats) -> tuple[Floats, tuple[str, ...]]:
+def _kept_shares(claims: Claims, bins: ClassBins, size: Floats) -> tuple[Floats, tuple[Note, ...]]:
     """Share of each bin that has a variance, among those of its claim; and what is left out."""
     kept = size > 1.0
     total = np.bincount(bins.place, np.where(kept, bins.n, 0.0), claims.count)
@@ -365,7 +365,7 @@ def _kept_shares(claims: Claims, bins: ClassBins, size: Floats) -> tuple[Floats,
     averaged = claims.averaged if isinstance(claims.notion, Canonical) else max(int(np.count_nonzero(total)), 1)
     share = np.where(kept, bins.n, 0.0) / np.where(total > 0.0, total, 1.0)[bins.place] / averaged
     lost = 1.0 - float(bins.n[kept].sum() / bins.n.sum())
-    return share, (f"Bins of a single row are left out: {lost:.2%} of the rows.",) if lost > 0 else ()
+    return share, (single_rows(lost),) if lost > 0 else ()
 
 
 def _debiased(bins: ClassBins, share: Floats, size: Floats) -> Statistic:
@@ -395,3 +395,9 @@ def _floats(facts: dict[str, Any]) -> dict[str, float]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+@note("no-null-under-weights")
+def _no_null(voice: Voice) -> str:
+    told = "the value takes whole weights for repetition"
+    return f"No null value under weights: {told}, and a draw by {voice.nouns.row} would not."

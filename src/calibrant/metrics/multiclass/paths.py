@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_length, is_whole
 from calibrant.arrays.keys import read_keys
 from calibrant.arrays.labels import label_column
@@ -17,9 +16,12 @@ from calibrant.arrays.sides import check_weights
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps.paths import PathForecast
 from calibrant.maps.taxonomy import Taxonomy, as_taxonomy
-from calibrant.metrics.binary.scores import NO_WIDTH
+from calibrant.messages import InputError, Voice, note
+from calibrant.metrics.binary.scores import no_spread
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.numerics import Floats
+
+NEEDS_TREE = "pass it, or what forecast() gives"
 
 
 def path_calibration_error(
@@ -181,12 +183,12 @@ def _mean(name: str, values: NDArray[Any], mass: Floats, ceiling: float) -> Esti
     w = mass / mass.sum()
     value, size = float((w * values).sum()), 1.0 / float((w * w).sum())
     if not math.isfinite(value):
-        return Estimate(name, value, notes=("a probability of exactly 0 or 1 was wrong",))
+        return Estimate(name, value, notes=(_wrong_certainty(),))
     if not size > 1.0 + 1e-9:
         return Estimate(name, value)
     se = math.sqrt(float((w * w * (values - value) ** 2).sum()) * size / (size - 1.0))
     if not se > 1e-14 * abs(value):
-        return Estimate(name, value, 0.0, notes=(NO_WIDTH,))
+        return Estimate(name, value, 0.0, notes=(no_spread(),))
     return Estimate(name, value, se, max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling))
 
 
@@ -208,7 +210,7 @@ def _cells(told: PathForecast, n_bins: int | None) -> NDArray[np.intp]:
         cell = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         return np.repeat(cell[:, None], told.nodes.shape[1], axis=1)
     if not is_whole(n_bins) or n_bins < 1:
-        raise InputError(f"n_bins must be a whole number of at least 1, got {n_bins!r}")
+        raise InputError("n_bins", f"must be a whole number of at least 1, got {n_bins!r}")
     p = np.where(told.nodes >= 0, told.probabilities, 0.0)
     return told.leaves[:, None] * int(n_bins) + np.minimum((p * n_bins).astype(np.intp), int(n_bins) - 1)
 
@@ -220,20 +222,20 @@ def _right(told: PathForecast, y: Any) -> NDArray[np.bool_]:
     return told.taxonomy.belongs(labels[:, None], told.nodes) & (told.nodes >= 0)
 
 
-def _as_forecast(forecast: Any, taxonomy: Any) -> PathForecast:
+def _as_forecast(forecast: Any, taxonomy: Any, name: str = "forecast") -> PathForecast:
     if isinstance(forecast, PathForecast):
         if taxonomy is not None and as_taxonomy(taxonomy) != forecast.taxonomy:
-            raise InputError("the forecast is of another taxonomy: leave taxonomy out")
+            raise InputError("taxonomy", f"is not that of {name}", "leave it out")
         told = forecast
     elif taxonomy is None:
-        raise InputError("a matrix of node probabilities needs its tree: pass taxonomy=, or what forecast() gives")
+        raise InputError("taxonomy", "is missing, and a matrix of node probabilities needs its tree", NEEDS_TREE)
     else:
         told = _from_matrix(forecast, as_taxonomy(taxonomy))
     if not len(told):
-        raise InputError("the forecast is empty: pass at least one row")
+        raise InputError(name, "is empty", "pass at least one row")
     if (told.leaves < 0).any():
         bad = int((told.leaves < 0).argmax())
-        raise InputError(f"row {bad} has no forecast: drop the rows whose scores are missing")
+        raise InputError(name, f"is missing in row {bad}", "drop the rows whose scores are missing")
     return told
 
 
@@ -243,7 +245,7 @@ def _from_matrix(given: Any, tree: Taxonomy) -> PathForecast:
     if columns and set(columns) >= set(tree.nodes):
         matrix = matrix[:, [columns.index(node) for node in tree.nodes]]
     elif columns or matrix.shape[1] != len(tree.nodes):
-        raise InputError(f"the forecast needs one column for each of the {len(tree.nodes)} nodes, named as they are")
+        raise InputError("forecast", f"must have one column for each of the {len(tree.nodes)} nodes, named as they are")
     there = ~np.isnan(matrix)
     ends = np.where(there, tree.depths, 0).argmax(axis=1)
     leaves = np.where(there.any(axis=1), ends, -1)
@@ -252,27 +254,34 @@ def _from_matrix(given: Any, tree: Taxonomy) -> PathForecast:
     wrong = (there.sum(axis=1) != (paths >= 0).sum(axis=1)) | ((paths >= 0) & np.isnan(told)).any(axis=1)
     if wrong.any() or not ((told >= 0.0) & (told <= 1.0) | np.isnan(told)).all():
         bad = int(wrong.argmax())
-        raise InputError(f"row {bad} of the forecast is no path of probabilities: pass NaN for every other node")
+        raise InputError("forecast", f"is not a path of probabilities in row {bad}", "pass NaN for every other node")
     return PathForecast(tree, leaves, paths, told)
 
 
 def _nodes(predicted: Any, taxonomy: Any) -> tuple[Taxonomy, NDArray[np.intp]]:
     """The tree and the codes of predicted nodes: of names, or the leaves of a forecast."""
     if isinstance(predicted, PathForecast):
-        told = _as_forecast(predicted, taxonomy)
+        told = _as_forecast(predicted, taxonomy, "predicted")
         return told.taxonomy, told.leaves
     if taxonomy is None:
-        raise InputError("names of nodes need their tree: pass taxonomy=, or what forecast() gives")
+        raise InputError("taxonomy", "is missing, and names of nodes need their tree", NEEDS_TREE)
     tree = as_taxonomy(taxonomy)
     keys = read_keys(label_column(predicted, "predicted"), "predicted")
     unknown = sorted(set(keys.names) - set(tree.nodes) - {tree.root})
     if unknown:
-        raise InputError(f"predicted has {unknown[0]!r}, which is no node of the taxonomy: pass names of its nodes")
+        raise InputError(
+            "predicted", f"has {unknown[0]!r}, which is no node of the taxonomy", "pass names of its nodes"
+        )
     codes = keys.among(tree.nodes)
     if not len(codes):
-        raise InputError("predicted is empty: pass at least one node")
+        raise InputError("predicted", "is empty", "pass at least one node")
     return tree, codes
 
 
 def _weights(sample_weight: Any, n: int) -> Floats:
     return np.ones(n) if sample_weight is None else check_weights(sample_weight, "importance", n)[0].astype(np.float64)
+
+
+@note("wrong-certainty")
+def _wrong_certainty(voice: Voice) -> str:
+    return "a probability of exactly 0 or 1 was wrong"

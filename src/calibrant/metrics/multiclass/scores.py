@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
-from calibrant.arrays.multiclass.rows import ClassKind, ClassRows, Matrix, check_class_rows
+from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays.multiclass.rows import ClassRows, Matrix, check_class_rows
 from calibrant.maps.classes import blocks, held, softmax
-from calibrant.metrics.binary.scores import NO_WIDTH
+from calibrant.messages import InputError, Note, Voice, note, plural
+from calibrant.metrics.binary.scores import no_spread
 from calibrant.metrics.estimates import TWO_SIDED, Estimate, upper_point
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.metrics.multiclass.covariance import MOST_CELLS
 from calibrant.numerics import Floats
-
-NO_NULL = (f"No null value beyond {MOST_CELLS:,} rows times classes.",)
-NOT_PROPER = "rows do not sum to 1, so this is no proper score: a model gains by claiming too much"
 
 
 def class_log_loss(
@@ -54,7 +52,7 @@ def class_log_loss(
     rows = _rows(scores, y, sample_weight, classes, kind)
     found = _mean("log loss", _gather(rows, _log_part), math.inf)
     if rows.kind == "independent":
-        found = replace(found, notes=(*found.notes, NOT_PROPER))
+        found = replace(found, notes=(*found.notes, _not_proper()))
     if math.isfinite(found.value):
         return found
     return _without_impossible(rows, found)
@@ -141,16 +139,16 @@ class _Losses:
     values: Floats
     mass: Floats
     moments: Floats | None
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def _rows(
     scores: Any, y: Any, sample_weight: object, classes: Sequence[Any] | None, kind: ClassKind | None
 ) -> ClassRows:
     if y is None:
-        raise InputError("y is missing: pass the labels beside the scores")
+        raise InputError("y", "is missing", "pass the labels beside the scores")
     rows = check_class_rows(scores, y, sample_weight, classes=classes, kind=kind, loose=True)
-    return replace(rows, notes=rows.notes[:1] if kind is None and rows.kind != "probability" else ())
+    return replace(rows, other_notes=(), kind_notes=rows.kind_notes if kind is None else ())
 
 
 def _gather(rows: ClassRows, part_of: Part) -> _Losses:
@@ -164,7 +162,7 @@ def _gather(rows: ClassRows, part_of: Part) -> _Losses:
         if expected:
             moments[:, part] = _central(p, losses)
     mass = rows.mass.astype(np.float64, copy=False)
-    return _Losses(values, mass, moments if expected else None, rows.notes + (NO_NULL if large else ()))
+    return _Losses(values, mass, moments if expected else None, rows.notes + ((_no_null(MOST_CELLS),) if large else ()))
 
 
 def _log_part(s: Floats, labels: NDArray[np.intp], kind: ClassKind, expected: bool) -> tuple[Floats, Floats, Floats]:
@@ -210,7 +208,7 @@ def _mean(name: str, losses: _Losses, ceiling: float, *, gain: bool = False) -> 
         return Estimate(name, value, **null, notes=losses.notes)
     se = math.sqrt(float((w * w * (losses.values - value) ** 2).sum()) * size / (size - 1.0))
     if not se > 1e-14 * abs(value):
-        return Estimate(name, value, 0.0, **null, notes=(*losses.notes, NO_WIDTH))
+        return Estimate(name, value, 0.0, **null, notes=(*losses.notes, no_spread()))
     low, high = max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling)
     return Estimate(name, value, se, low, high, **null, notes=losses.notes)
 
@@ -220,10 +218,22 @@ def _without_impossible(rows: ClassRows, found: Estimate) -> Estimate:
     bad = own == 0.0
     count = int(np.count_nonzero(bad))
     rest, mass = own[~bad], rows.mass[~bad].astype(np.float64)
-    without = (
-        f"without them it is {-float((mass * np.log(rest)).sum() / mass.sum()):.4f}"
-        if len(rest)
-        else "no other is left"
-    )
-    why = f"infinite because of {count:,} row{'' if count == 1 else 's'} whose label has probability 0; {without}"
-    return replace(found, notes=(*found.notes, why))
+    without = -float((mass * np.log(rest)).sum() / mass.sum()) if len(rest) else None
+    return replace(found, notes=(*found.notes, _impossible_labels(count, without)))
+
+
+@note("no-null-beyond-cells")
+def _no_null(voice: Voice, most: int) -> str:
+    return f"No null value beyond {most:,} {voice.nouns.rows} times classes."
+
+
+@note("not-a-proper-score")
+def _not_proper(voice: Voice) -> str:
+    return f"{voice.nouns.rows} do not sum to 1, so this is no proper score: a model gains by claiming too much"
+
+
+@note("impossible-labels")
+def _impossible_labels(voice: Voice, rows: int, without: float | None) -> str:
+    rest = "no other is left" if without is None else f"without them it is {without:.4f}"
+    bad = plural(rows, voice.nouns.row, voice.nouns.rows)
+    return f"infinite because of {bad} whose label has probability 0; {rest}"

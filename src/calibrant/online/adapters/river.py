@@ -7,7 +7,7 @@ from typing import Any
 
 from river import base
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.online.base import Forecaster, one_score_forecaster, own_copy
 from calibrant.online.experts.newton import OnlinePlatt
 from calibrant.online.guards import Guard, learning, reading, watching
@@ -54,8 +54,9 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
     def __init__(self, model: base.Classifier, forecaster: Forecaster | None = None) -> None:
         if not (hasattr(model, "predict_proba_one") and hasattr(model, "learn_one")):
             raise InputError(
-                f"model must be a classifier of river with predict_proba_one, not {type(model).__name__}; one of "
-                "scikit-learn goes into OnlineClassifier"
+                "model",
+                f"must be a classifier of river with predict_proba_one, not {type(model).__name__}; one of "
+                "scikit-learn goes into OnlineClassifier",
             )
         self._guard = Guard()
         self.model = model

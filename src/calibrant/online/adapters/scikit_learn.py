@@ -11,9 +11,9 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import InputError
 from calibrant.arrays.labels import label_column
 from calibrant.calibrators.classifier import ScoringClassifier, check_two
+from calibrant.messages import InputError
 from calibrant.numerics import expit
 from calibrant.online.base import Forecaster, one_score_forecaster, own_copy
 from calibrant.online.experts.newton import OnlinePlatt
@@ -128,8 +128,8 @@ class OnlineClassifier(ScoringClassifier):
             named = self.estimator.classes_
         else:
             if not hasattr(self.estimator, "partial_fit"):
-                name = type(self.estimator).__name__
-                raise InputError(f"{name} has no partial_fit: fit it first and pass prefit=True, or use another model")
+                problem = f"is of the type {type(self.estimator).__name__}, which has no partial_fit"
+                raise InputError("estimator", problem, "fit it first and pass prefit=True, or use another model")
             given, name = (y, "y") if classes is None else (classes, "classes")
             label_column(given, name)  # none is missing
             named = np.unique(np.asarray(given))
@@ -185,5 +185,6 @@ def _binary(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:
     found = label_column(y, "y")
     unknown = set(np.unique(found).tolist()) - set(classes.tolist())
     if unknown:
-        raise InputError(f"y has labels that are not among the classes {classes.tolist()}: {sorted(unknown)}")
+        problem = f"has labels that are not among the classes {classes.tolist()}, such as {min(unknown)!r}"
+        raise InputError("y", problem, "leave these rows out")
     return np.asarray(found == classes[1], dtype=np.float64)

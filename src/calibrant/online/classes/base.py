@@ -9,20 +9,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import check_length, is_whole
-from calibrant.arrays.keys import key_text, read_keys
+from calibrant.arrays.keys import LONGEST_KEY, key_text, read_keys
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.names import first_names
 from calibrant.arrays.multiclass.rows import check_class_scores, class_codes
 from calibrant.arrays.multiclass.spread import SUM_TOLERANCE
 from calibrant.maps.classes import check_classes
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.inputs import refuse_unpaired
+from calibrant.online.inputs import refuse_unpaired, shown
+from calibrant.online.settings import read_only
 
 
-class ClassForecaster(Forecaster, abstract=True):
+class ClassForecaster(Forecaster):
     """A forecaster whose scores are rows of class probabilities and whose labels are classes.
 
     Columns stand in the order of ``classes``; a frame, a mapping and a row of a pandas frame are read by their names. A
@@ -31,6 +32,8 @@ class ClassForecaster(Forecaster, abstract=True):
 
     A subclass defines ``_predict_row`` and ``_learn_row`` on checked rows.
     """
+
+    classes: tuple[str, ...] = read_only()
 
     takes_rows: ClassVar[bool] = True
 
@@ -85,11 +88,13 @@ class ClassForecaster(Forecaster, abstract=True):
         row = _numbers(score)
         if row is None:
             told = score if score is None or isinstance(score, str | float | int) else type(score)
-            raise InputError(f"the row must hold a probability for each of {len(self.classes)} classes, not {told!r}")
+            raise InputError("score", f"must hold a probability for each of {len(self.classes)} classes, not {told!r}")
         if names is not None:
             row = self._by_name(names, row)
         if len(row) != len(self.classes):
-            raise InputError(f"the row has {len(row)} scores but there are {len(self.classes)} classes: pass one each")
+            raise InputError(
+                "score", f"has {len(row)} numbers but there are {len(self.classes)} classes", "pass one each"
+            )
         if not (min(row) >= 0.0 and max(row) <= 1.0 and abs(math.fsum(row) - 1.0) < 0.5 * SUM_TOLERANCE):
             row = self._scores([row])[0].tolist()  # the rule for matrices, and its sentences
         return row
@@ -102,19 +107,25 @@ class ClassForecaster(Forecaster, abstract=True):
         if names == list(range(len(row))):
             return row
         known = first_names(self.classes)
-        raise InputError(f"the row has the names {first_names(tuple(map(str, names)))}, but the classes are {known}")
+        raise InputError(
+            "score",
+            f"has the names {first_names(tuple(map(str, names)))}, but the classes are {known}",
+            "name each number by its class",
+        )
 
     def _label_place(self, label: Any) -> int:
         place = self._place.get(label) if isinstance(label, str) else self._place.get(key_text(label, "label") or "")
         if place is None:
             known = first_names(self.classes)
-            raise InputError(f"label is the class {label!r}, which no column is for (classes are {known})")
+            raise InputError("label", f"is the class {label!r}, which no column is for", f"pass one of {known}")
         return place
 
     def _scores(self, scores: ArrayLike) -> Floats:
         matrix = np.asarray(check_class_scores(scores, self.classes, "probability")[0], dtype=np.float64)
         if np.isnan(matrix).any():
-            raise InputError("scores has missing values: leave these rows out, since nothing can be learned from them")
+            raise InputError(
+                "scores", "has missing values", "leave these rows out, since nothing can be learned from them"
+            )
         return matrix
 
     def _labels(self, labels: ArrayLike, scores: ArrayLike) -> NDArray[Any]:
@@ -143,15 +154,19 @@ def _listed(classes: Sequence[Any] | int) -> tuple[Any, ...]:
     elif isinstance(classes, list | tuple | range | np.ndarray):
         listed = list(classes)
     if len(listed) < 2:
-        raise InputError(f"classes must name two classes or more, or be their number, not {classes!r}")
+        raise InputError("classes", f"must name two classes or more, or be their number, not {classes!r}")
     return tuple(value.item() if isinstance(value, np.generic) else value for value in listed)
 
 
 def _names(listed: tuple[Any, ...]) -> tuple[str, ...]:
     try:
         return check_classes(tuple(key_text(value, "classes") or "" for value in listed))
-    except ValueError as error:
-        raise InputError(f"classes: {error}") from None
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError(
+            "classes", f"must be distinct names of 1 to {LONGEST_KEY} characters, not {shown(list(listed))}"
+        ) from None
 
 
 def _row_names(row: Any) -> list[Any] | None:

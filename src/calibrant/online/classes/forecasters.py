@@ -9,21 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
-from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import Map
 from calibrant.maps.classes import PerClassMap, SoftmaxMap, TopMap
+from calibrant.messages import InputError
 from calibrant.notions import ClassWise, Confidence, Notion, Problem, TopLabel, as_notion
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster
+from calibrant.online.base import STRANGE, Forecaster, register
 from calibrant.online.classes.base import ClassForecaster
 from calibrant.online.inputs import many_features
 from calibrant.online.limits import LEAST_CLAMP, SLACK, changed, real
+from calibrant.online.settings import read_only
 
 BINARY = (TopLabel.name, ClassWise.name, Confidence.name)
 """Notions that are a binary problem for each class, or one for all."""
 
 
+@register("OnlineClasses")
 class OnlineClasses(ClassForecaster):
     r"""A binary forecaster for each class, by a notion of calibration.
 
@@ -64,6 +66,8 @@ class OnlineClasses(ClassForecaster):
     ('cat', 0.742, 0.8)
     """
 
+    notion: Notion = read_only()
+
     passes_features: ClassVar[bool] = True
 
     def __init__(
@@ -72,7 +76,7 @@ class OnlineClasses(ClassForecaster):
         super().__init__(classes)
         name = notion.name if isinstance(notion, Notion) else notion
         if not isinstance(name, str) or name not in BINARY:
-            raise InputError(f"notion must be one of {', '.join(map(repr, BINARY))}, not {name!r}")
+            raise InputError("notion", f"must be one of {', '.join(map(repr, BINARY))}, not {name!r}")
         self.notion = as_notion(notion)
         copies = 1 if self.notion.name == Confidence.name else len(self.classes)
         self._own(*[forecaster] * copies)
@@ -163,7 +167,9 @@ class OnlineClasses(ClassForecaster):
 
     def certificate(self, n_rows: int | None = None) -> Refusal:
         """None for all classes at once: each copy has its own, for the rows of its problem."""
-        return Refusal("a promise is about the rows of one class: ask experts[k].certificate() of each")
+        return Refusal(
+            RefusalCode.SEVERAL_MAPS, "a promise is about the rows of one class: ask experts[k].certificate() of each"
+        )
 
     def _parameters(self) -> dict[str, Any]:
         return {"classes": self._labels_given(), "notion": self.notion.name}
@@ -171,7 +177,7 @@ class OnlineClasses(ClassForecaster):
     @classmethod
     def _build(cls, experts: Sequence[Forecaster], parameters: dict[str, Any]) -> Forecaster:
         if not experts:
-            raise InputError("state must be what a forecaster of calibrant.online wrote, and it is not")
+            raise InputError("state", STRANGE)
         return cls(experts[0], **parameters)
 
     def _check_experts(self, seen: float, below: list[float]) -> None:
@@ -186,6 +192,7 @@ class OnlineClasses(ClassForecaster):
         return f"OnlineClasses({self.expert!r}, classes={list(self.classes)!r}, notion={self.notion.name!r})"
 
 
+@register("OnlineTemperature")
 class OnlineTemperature(ClassForecaster):
     r"""One slope on the logits of whole rows, which follows the outcomes by online Newton steps.
 
@@ -223,6 +230,10 @@ class OnlineTemperature(ClassForecaster):
     ([0.49, 0.25, 0.25], 3.2)
     """
 
+    gamma: float = read_only()
+    rho: float = read_only()
+    radius: float = read_only()
+
     def __init__(
         self, classes: Sequence[Any] | int, *, gamma: float = 0.1, rho: float = 100.0, radius: float = 100.0
     ) -> None:
@@ -247,7 +258,7 @@ class OnlineTemperature(ClassForecaster):
 
     def _logs(self, row: list[float], features: Any) -> list[float]:
         if features is not None:
-            raise InputError("features must be left out: OnlineTemperature looks at the scores alone")
+            raise InputError("features", "must be left out", "OnlineTemperature looks at the scores alone")
         return [math.log(min(max(x, LEAST_CLAMP), 1.0)) for x in row]
 
     def _softmax(self, z: list[float]) -> list[float]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from calibrant.maps import IdentityMap, Map
-from calibrant.online.kernel_forecaster import KernelForecaster
+from calibrant.online.base import register
+from calibrant.online.compiled import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 
 
@@ -24,6 +25,7 @@ def as_is_steps(jit: Jit) -> tuple[Step, Step]:
     return predict, learn
 
 
+@register("AsIs")
 class AsIs(KernelForecaster):
     """The score as it is: a model, or any expert elsewhere, whose forecasts are to be calibeaten.
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from calibrant.arrays import InputError
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import Map
+from calibrant.messages import InputError
+from calibrant.online.base import register
+from calibrant.online.compiled import KernelForecaster
+from calibrant.online.experts.logistic_steps import D1, D2, A, B, L, held_log_odds, link
 from calibrant.online.experts.newton import best_platt, both_held
-from calibrant.online.experts.newton_steps import D1, D2, A, B, L, held_log_odds, link
 from calibrant.online.guards import reading
-from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
+from calibrant.online.settings import read_only
 
 ROOT_STEPS = 50
 """Most of Newton's steps for the log-odds of a forecast; a handful is usual."""
@@ -75,6 +77,7 @@ def improper_steps(jit: Jit) -> tuple[Step, Step]:
     return predict, learn
 
 
+@register("Aioli")
 class Aioli(KernelForecaster):
     r"""Platt scaling with a small regret bound, by improper online logistic regression (AIOLI).
 
@@ -117,6 +120,9 @@ class Aioli(KernelForecaster):
     After 100,000 rows since it was new the log loss beyond that of the best ... (0.0021 a row), is at most 201, ...
     """
 
+    radius: float = read_only()
+    clamp: float = read_only()
+
     _factory: ClassVar[Factory] = improper_steps
     theorem = "improper online logistic regression, Jezequel et al. 2020, Theorem 1"
 
@@ -156,7 +162,7 @@ class Aioli(KernelForecaster):
 
     def _freeze(self) -> Map:
         """Refused: the forecasts are no Platt map."""
-        raise InputError("Aioli has no fixed map: each forecast solves an equation of its own; freeze OnlinePlatt")
+        raise InputError("Aioli", "has no fixed map", "each forecast solves an equation of its own; freeze OnlinePlatt")
 
     @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from calibrant.arrays import InputError
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import BetaMap, LogitAffineMap, Map
-from calibrant.online.experts.newton_steps import (
+from calibrant.messages import InputError
+from calibrant.online.base import register
+from calibrant.online.compiled import KernelForecaster
+from calibrant.online.experts.logistic_steps import (
     BETA_A,
     BETA_B,
     BETA_C,
@@ -29,9 +31,9 @@ from calibrant.online.experts.newton_steps import (
     platt_steps,
 )
 from calibrant.online.guards import reading
-from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import Factory
 from calibrant.online.limits import check_steps, clamp_of, real, regret_promise, yes_no
+from calibrant.online.settings import read_only
 
 USUAL_CLAMP = 1e-5
 """How near to 0 and 1 scores are held by default: learned row by row, the zeros of a forest would rule the slope."""
@@ -43,6 +45,7 @@ CERTIFIED_CLAMP = 0.01
 """The same for certified forecasters, whose bound needs log-odds of moderate size."""
 
 
+@register("OnlinePlatt")
 class OnlinePlatt(KernelForecaster):
     r"""Platt scaling whose parameters follow the outcomes, by online Newton steps (OPS).
 
@@ -93,6 +96,13 @@ class OnlinePlatt(KernelForecaster):
     After 100,000 rows since it was new the log loss beyond that of the best ... (0.0071 a row), is at most 705.6, ...
     """
 
+    gamma: float = read_only()
+    rho: float = read_only()
+    radius: float = read_only()
+    certified: bool = read_only()
+    clamp: float = read_only()
+    half_life: float | None = read_only()
+
     _factory: ClassVar[Factory] = platt_steps
     theorem = "online Newton steps, Hazan 2016 section 4, with the constant e^(-GB)"
 
@@ -111,7 +121,9 @@ class OnlinePlatt(KernelForecaster):
         if certified:
             self.gamma, self.rho, self.clamp = _certified_constants(self.radius, gamma, rho, clamp)
             if half_life is not None:
-                raise InputError("half_life must be left out with certified=True, whose bound is for steps that shrink")
+                raise InputError(
+                    "half_life", "must be left out with certified=True, whose bound is for steps that shrink"
+                )
         else:
             self.gamma, self.rho = _constants(0.1 if gamma is None else gamma, 100.0 if rho is None else rho)
             self.clamp = clamp_of(USUAL_CLAMP if clamp is None else clamp)
@@ -159,8 +171,9 @@ class OnlinePlatt(KernelForecaster):
         """
         if not self.certified:
             return Refusal(
+                RefusalCode.NO_THEOREM,
                 "the regret bound needs other constants than these, which are chosen for practice: "
-                "use OnlinePlatt(radius=..., certified=True)"
+                "use OnlinePlatt(radius=..., certified=True)",
             )
         n = self._check_rows(n_rows)
         bound = self.regret(n)
@@ -199,11 +212,14 @@ def _exactly(x: float) -> str:
 
 def _certified_constants(radius: float, gamma: Any, rho: Any, clamp: Any) -> tuple[float, float, float]:
     if gamma is not None or rho is not None:
-        raise InputError("gamma and rho must be left out with certified=True, which fixes them by the radius")
+        given = "rho" if gamma is None else "gamma"
+        raise InputError(given, "must be left out with certified=True, which fixes it by the radius")
     if clamp is not None and clamp != CERTIFIED_CLAMP:
-        raise InputError(f"clamp must be left out with certified=True, whose bound is for {CERTIFIED_CLAMP:g}")
+        raise InputError("clamp", f"must be left out with certified=True, whose bound is for {CERTIFIED_CLAMP:g}")
     if not LARGEST_FEATURES * radius <= LARGEST:
-        raise InputError(f"radius must be at most {LARGEST / LARGEST_FEATURES:.2f} with certified=True, not {radius:g}")
+        raise InputError(
+            "radius", f"must be at most {LARGEST / LARGEST_FEATURES:.2f} with certified=True, not {radius:g}"
+        )
     found = math.exp(-LARGEST_FEATURES * radius)
     return found, 1.0 / (found * (radius + 1.0)) ** 2, CERTIFIED_CLAMP
 
@@ -225,6 +241,7 @@ def _radius(radius: object, least: float) -> float:
     return real("radius", radius, least, 1e9, ", which the model as it is needs,")
 
 
+@register("OnlineBeta")
 class OnlineBeta(KernelForecaster):
     r"""Beta scaling whose three parameters follow the outcomes, by online Newton steps (OBS).
 
@@ -259,6 +276,12 @@ class OnlineBeta(KernelForecaster):
     >>> round(obs.predict_one(0.6), 4)
     0.6757
     """
+
+    gamma: float = read_only()
+    rho: float = read_only()
+    radius: float = read_only()
+    clamp: float = read_only()
+    half_life: float | None = read_only()
 
     _factory: ClassVar[Factory] = beta_steps
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol, runtime_checkable
 
-from calibrant.arrays import InputError
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
-from calibrant.online.base import Forecaster
+from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.messages import InputError
+from calibrant.online.base import Forecaster, register
 from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, step_all, weighted_mean
 from calibrant.online.experts.newton import best_platt, both_held
 from calibrant.online.guards import reading
 from calibrant.online.limits import MOST_ROWS, SLACK, changed, regret_promise, whole
+from calibrant.online.settings import read_only
 
 MOST_LEVELS, LONGEST, MOST_LIVES = 32, 2**40, 10**6
 """Of levels, of rows between starts at level 0, and of lives that a bound for a stretch adds up."""
@@ -34,6 +35,7 @@ class Regretting(Protocol):
         """The bound that no sequence of so many rows after a fresh start exceeds; inf where there is none."""
 
 
+@register("Restarting")
 class Restarting(Forecaster):
     r"""An expert in copies that start anew at geometric times, so that its forecasts are good on every stretch of rows.
 
@@ -79,6 +81,9 @@ class Restarting(Forecaster):
     (0.2, 0.38)
     """
 
+    shortest: int = read_only()
+    levels: int = read_only()
+
     passes_features = True
 
     def __init__(self, expert: Forecaster, *, shortest: int = 128, levels: int = 8) -> None:
@@ -86,7 +91,7 @@ class Restarting(Forecaster):
         self._own(expert)  # as it was given; copies start from it
         if _restarts(self.expert):
             raise InputError(
-                "expert must not be restarted already: one Restarting with more levels does what two would"
+                "expert", "must not be restarted already", "one Restarting with more levels does what two would"
             )
         self.takes_features = self.expert.takes_features
         self._seen = 0
@@ -187,7 +192,9 @@ class Restarting(Forecaster):
         n = self._check_rows(n_rows)
         bound = self._price(max(n // self.shortest, 1)) + lost_by_rounding(n)
         if bound >= n * math.log(2.0):
-            return Refusal(f"the bound says nothing after {n:,} rows: one half on every row is as good")
+            return Refusal(
+                RefusalCode.VACUOUS, f"the bound says nothing after {n:,} rows: one half on every row is as good"
+            )
         return OnlineCertificate(
             quantity=(
                 "the log loss beyond that of any copy of the expert, each of which starts after a multiple of "
@@ -213,17 +220,22 @@ class Restarting(Forecaster):
         """
         start, n = whole("first", first, 0, MOST_ROWS), whole("last", last, 0, MOST_ROWS)
         if start >= n or start % self.shortest:
-            raise InputError(f"first must be a multiple of {self.shortest} below last, not {first!r} with {last!r}")
+            raise InputError("first", f"must be a multiple of {self.shortest} below last, not {first!r} with {last!r}")
         expert = self.expert
         if not isinstance(expert, Regretting) or expert.regret(n) == math.inf or expert.n_rows:
-            return Refusal("the expert promises no regret: use a fresh Aioli()")
+            return Refusal(RefusalCode.NO_THEOREM, "the expert promises no regret: use a fresh Aioli()")
         if start and n - start > MOST_LIVES * (self.shortest << self.levels - 1):
-            return Refusal("the stretch is longer than a million lives of the longest copies: use more levels")
+            return Refusal(
+                RefusalCode.VACUOUS, "the stretch is longer than a million lives of the longest copies: use more levels"
+            )
         parts = [(self._price_at(begin), end - begin) for begin, end in self._lives(start, n)]
         bound = math.fsum(price + expert.regret(rows) + lost_by_rounding(rows) for price, rows in parts)
         lost = math.fsum(lost_by_rounding(rows) for _, rows in parts)
         if lost > 0.5 * bound >= 0.5 * (n - start) * math.log(2.0):
-            return Refusal("the bound says nothing on so long a stretch, as rounding adds up: take a shorter one")
+            return Refusal(
+                RefusalCode.VACUOUS,
+                "the bound says nothing on so long a stretch, as rounding adds up: take a shorter one",
+            )
         best, held, theorem = best_platt(expert.radius), both_held(expert.clamp), f"{THEOREM}; {expert.theorem}"
         learned = min(self.n_rows, n)
         return regret_promise(best, bound, n, (held,), theorem, rows=(start + 1, n), learned=learned)

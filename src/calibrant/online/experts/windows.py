@@ -10,17 +10,18 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.fits.scaling import Scaling, Support, Targets, fit_beta, fit_platt
-from calibrant.guarantees.certificates import Refusal
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, StepMap
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster
+from calibrant.online.base import Forecaster, register
+from calibrant.online.experts.logistic_steps import link
 from calibrant.online.experts.newton import USUAL_CLAMP
-from calibrant.online.experts.newton_steps import link
 from calibrant.online.experts.pools import Gridded, Latest
 from calibrant.online.kernels import plain
 from calibrant.online.limits import LEAST_CLAMP, MOST_ROWS, changed, clamp_of, real, whole, whole_in
+from calibrant.online.settings import read_only
 from calibrant.online.states import finite
 from calibrant.solvers import fit_logistic
 from calibrant.tallies import Tally
@@ -154,6 +155,7 @@ METHODS: dict[str, Callable[[float, int], Platt | Steps]] = {
 }
 
 
+@register("Refitted")
 class Refitted(Forecaster):
     r"""A calibration map that is fitted again every so many rows.
 
@@ -208,6 +210,14 @@ class Refitted(Forecaster):
     0.23
     """
 
+    method: Method = read_only()
+    every: int | None = read_only()
+    first: int = read_only()
+    window: int | None = read_only()
+    half_life: float | None = read_only()
+    n_bins: int = read_only()
+    clamp: float = read_only()
+
     def __init__(
         self,
         method: Method = "platt",
@@ -220,9 +230,11 @@ class Refitted(Forecaster):
         clamp: float = USUAL_CLAMP,
     ) -> None:
         if not isinstance(method, str) or method not in METHODS:
-            raise InputError(f"method must be 'platt', 'beta' or 'bins', not {method!r}")
+            raise InputError("method", f"must be 'platt', 'beta' or 'bins', not {method!r}")
         if window is not None and half_life is not None:
-            raise InputError("give window or half_life, not both: one forgets rows at once, the other by degrees")
+            raise InputError(
+                "half_life", "must be left out where window is given", "one forgets rows by degrees, the other at once"
+            )
         self.method, self.n_bins, self.clamp = method, whole("n_bins", n_bins, 1, LARGEST_WINDOW), clamp_of(clamp)
         self.half_life = None if half_life is None else real("half_life", half_life, SHORTEST_HALF_LIFE, 1e15)
         self.every = None if every is None else whole("every", every, 1, LARGEST_WINDOW)
@@ -268,7 +280,7 @@ class Refitted(Forecaster):
 
     def _one(self, score: float, features: Any) -> float:
         if features is not None:
-            raise InputError("features must be left out: Refitted looks at the score alone")
+            raise InputError("features", "must be left out", "Refitted looks at the score alone")
         return self._score(score)
 
     def _freeze(self) -> Map:
@@ -277,7 +289,10 @@ class Refitted(Forecaster):
 
     def certificate(self, n_rows: int | None = None) -> Refusal:
         """None: a map fitted to the past promises nothing about a future that may be chosen against it."""
-        return Refusal("a map fitted to past rows promises nothing about later ones that may differ: use Hedging on it")
+        return Refusal(
+            RefusalCode.NO_THEOREM,
+            "a map fitted to past rows promises nothing about later ones that may differ: use Hedging on it",
+        )
 
     # ---------------------------------------------------------------------------------------------------- its state
 

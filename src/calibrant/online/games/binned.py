@@ -5,19 +5,29 @@ from __future__ import annotations
 import math
 import sys
 
-from calibrant.arrays.errors import CalibrantWarning, warn
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.refusal import Refusal
+from calibrant.messages import CalibrantWarning, Voice, note, warn
+from calibrant.online.compiled import KernelForecaster
 from calibrant.online.games.bounds import main_of
+from calibrant.online.games.widths import Epsilon
 from calibrant.online.guards import reading
-from calibrant.online.kernel_forecaster import KernelForecaster
 from calibrant.online.kernels import SEEN
+from calibrant.online.settings import read_only
 
 ENOUGH_TO_TELL, NEARLY_ALL = 1_000.0, 0.99
 """Rows after which a stream that fills one bin is worth a warning, and the part of them in that bin."""
 
 
-class BinnedForecaster(KernelForecaster, abstract=True):
+@note("rows-in-one-bin")
+def _crowded_bin(voice: Voice, forecaster: str, low: float, high: float, said: str) -> str:
+    return (
+        f"{forecaster}: more than {NEARLY_ALL:.0%} of the {voice.nouns.rows} lie in one bin of the expert's forecasts, "
+        f"from {low:g} to {high:g}, and all get {said} there: if they differ, use the expert alone"
+    )
+
+
+class BinnedForecaster(KernelForecaster):
     """A kernel with m bins of width 1/m.
 
     After a whole stream (``learn_many``, ``forecast_many``; single rows have no time for it) it looks whether nearly
@@ -27,7 +37,10 @@ class BinnedForecaster(KernelForecaster, abstract=True):
     rows that are learned already.
     """
 
-    n_bins: int
+    epsilon: Epsilon = read_only()
+    horizon: int | None = read_only()
+    n_bins: int = read_only()
+
     _look = ENOUGH_TO_TELL
     _said = "one number"
 
@@ -55,14 +68,11 @@ class BinnedForecaster(KernelForecaster, abstract=True):
 
     def _tell(self, b: int) -> None:
         m = self.n_bins
-        told = (
-            f"{type(self).__name__}: more than {NEARLY_ALL:.0%} of the rows lie in one bin of the expert's forecasts, "
-            f"from {b / m:g} to {(b + 1) / m:g}, and all get {self._said} there: if they differ, use the expert alone"
-        )
+        found = _crowded_bin(type(self).__name__, b / m, (b + 1) / m, self._said)
         try:
-            warn(told)
+            warn(found)
         except CalibrantWarning:
-            sys.stderr.write(f"{told}\n")
+            sys.stderr.write(f"{found}\n")
 
     @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import DRAWN, IN_ORDER, OnlineCertificate
+from calibrant.guarantees.refusal import Refusal, RefusalCode
 
 ULPS, ULP = 1.0 + 2.0**-50, 2.0**-51
 """Bounds that a sequence attains are wider by this factor and by this much, since forecasts, comparisons and both sides
@@ -86,6 +86,10 @@ def main_of(found: OnlineCertificate, empty: float = 1.0) -> OnlineCertificate |
     quantity = found.quantity.rstrip(",")
     if found.n_rows > MANY:
         return Refusal(
-            f"the bound on {quantity} says nothing after so many rows, as rounding adds up: pass fewer n_rows"
+            RefusalCode.VACUOUS,
+            f"the bound on {quantity} says nothing after so many rows, as rounding adds up: pass fewer n_rows",
         )
-    return Refusal(f"the bound on {quantity} says nothing after so few rows: pass n_rows to see what more give")
+    return Refusal(
+        RefusalCode.VACUOUS,
+        f"the bound on {quantity} says nothing after so few rows: pass n_rows to see what more give",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.online.kernels import Jit, Step, plain
 from calibrant.online.limits import whole_in
 
@@ -85,7 +85,7 @@ def key_of(random_state: Any) -> Key:
     if random_state is None:
         return secrets.randbits(32), secrets.randbits(32)
     if not whole_in(random_state, 0, SEEDS - 1):
-        raise InputError(f"random_state must be None or a whole number from 0 to 2**64 - 1, not {random_state!r}")
+        raise InputError("random_state", f"must be None or a whole number from 0 to 2**64 - 1, not {random_state!r}")
     return _of_words(ROUND_KEY, int(random_state) & WORD, int(random_state) >> 32)
 
 

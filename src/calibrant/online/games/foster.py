@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.online.base import register
 from calibrant.online.games.bounds import SUMS, hedged_error, judged_error, promises
 from calibrant.online.games.draws import key_of
 from calibrant.online.games.hedging import BETTER, BOTH, MEANS, CalibrationGame, Shares, kind_of
 from calibrant.online.games.widths import Epsilon, bins_of, rows_of
+from calibrant.online.settings import read_only
 
 
+@register("Foster99")
 class Foster99(CalibrationGame):
     r"""Foster's calibrated forecaster, which looks at no score at all: it draws between two neighbouring forecasts.
 
@@ -59,6 +62,9 @@ class Foster99(CalibrationGame):
     After 10,000 rows since it was new (300 of them learned already) the calibration error in bins of width 0.1 is ...
     """
 
+    shares: Shares = read_only()
+    random_state: int | None = read_only()
+
     def __init__(
         self,
         *,
@@ -90,6 +96,7 @@ class Foster99(CalibrationGame):
         return promises(self.n_rows, n, True, ((quantity, self._error(m, n), self._theorem("6.27")),))
 
 
+@register("TwoChoices")
 class TwoChoices(CalibrationGame):
     r"""Two neighbouring forecasts in place of a draw (POTC-Cal), which look at no score at all.
 

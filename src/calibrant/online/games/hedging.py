@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
 from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster
+from calibrant.online.base import Forecaster, register
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import hedged_brier, hedged_error, judged_error, lost_by_binning, promises
 from calibrant.online.games.draws import WORD, Key, branch_of, draw_steps, key_of
@@ -26,6 +26,7 @@ from calibrant.online.games.widths import (
 from calibrant.online.guards import learning, reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 from calibrant.online.limits import changed, whole_in
+from calibrant.online.settings import read_only
 
 Rule = Literal["foster99", "two-choices"]
 Shares = Literal["totals", "means"]
@@ -156,7 +157,7 @@ _pair, _lower_share = game_steps(plain)
 _bin_of = bin_steps(plain)
 
 
-class CalibrationGame(BinnedForecaster, abstract=True):
+class CalibrationGame(BinnedForecaster):
     """What games on a grid of m forecasts share: the pair that is played between, and who is judged.
 
     The grid holds the mid-points of m bins of width epsilon. In each round a forecaster either names one of them or
@@ -217,7 +218,9 @@ class CalibrationGame(BinnedForecaster, abstract=True):
     def predict_distribution(self, score: float) -> tuple[tuple[float, float], ...]:
         """The forecasts that may be drawn for this row, each with its probability: what an adversary may know."""
         if self._kind == BOTH:
-            raise InputError("two choices draw nothing: ask predict_interval for both forecasts")
+            raise InputError(
+                type(self).__name__, "makes no draw between its two choices", "ask predict_interval for both forecasts"
+            )
         block, i, j = self._pair(self._score(score))
         share = float(_lower_share(self._held, block, self.n_bins, i, j))
         low, high = (i + 0.5) / self.n_bins, (j + 0.5) / self.n_bins
@@ -259,10 +262,11 @@ class CalibrationGame(BinnedForecaster, abstract=True):
 def kind_of(shares: Shares) -> float:
     """The kind of a drawing game."""
     if shares not in ("totals", "means"):
-        raise InputError(f"shares must be 'totals' or 'means', not {shares!r}")
+        raise InputError("shares", f"must be 'totals' or 'means', not {shares!r}")
     return MEANS if shares == "means" else TOTALS
 
 
+@register("Hedging")
 class Hedging(CalibrationGame):
     r"""A calibration game in each bin of the expert's forecasts (HOPS, HOBS): calibrated against any adversary.
 
@@ -318,6 +322,10 @@ class Hedging(CalibrationGame):
     0.14
     """
 
+    rule: Rule = read_only()
+    shares: Shares = read_only()
+    random_state: int | None = read_only()
+
     def __init__(
         self,
         expert: Forecaster,
@@ -329,7 +337,7 @@ class Hedging(CalibrationGame):
         random_state: int | None = None,
     ) -> None:
         if rule not in ("foster99", "two-choices"):
-            raise InputError(f"rule must be 'foster99' or 'two-choices', not {rule!r}")
+            raise InputError("rule", f"must be 'foster99' or 'two-choices', not {rule!r}")
         self._kind, key = kind_of(shares), key_of(random_state)
         if rule == "two-choices":
             self._kind = BOTH

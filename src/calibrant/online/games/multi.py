@@ -7,16 +7,17 @@ from typing import Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
+from calibrant.guarantees.refusal import Refusal
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster
+from calibrant.online.base import Forecaster, register
 from calibrant.online.experts.mixtures import LARGEST_LOG_LOSS, held_inside, step_all, weighted_mean
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import main_of
 from calibrant.online.guards import reading
 from calibrant.online.limits import changed
+from calibrant.online.settings import read_only
 
 Loss = Literal["brier", "log"]
 
@@ -36,6 +37,7 @@ EMPTY: dict[str, float] = {"brier": 0.25, "log": math.log(2.0)}
 HELD = "forecasts of experts are held 2^-32 from 0 and 1, also where they are judged"
 
 
+@register("MultiExpert")
 class MultiExpert(Forecaster):
     r"""A meta-expert that nearly matches the best of its experts, whoever chooses the outcomes.
 
@@ -76,13 +78,15 @@ class MultiExpert(Forecaster):
     [0.81, 0.19]
     """
 
+    loss: Loss = read_only()
+
     passes_features: ClassVar[bool] = True
 
     def __init__(self, *experts: Forecaster, loss: Loss = "brier") -> None:
         if not experts:
-            raise InputError("experts must hold one forecaster at least")
+            raise InputError("experts", "must hold one forecaster at least")
         if loss not in tuple(RATES):
-            raise InputError(f"loss must be 'brier' or 'log', not {loss!r}")
+            raise InputError("loss", f"must be 'brier' or 'log', not {loss!r}")
         self.loss: Loss = loss
         self._own(*experts)
         self.takes_features = any(expert.takes_features for expert in self.experts)
@@ -140,7 +144,7 @@ class MultiExpert(Forecaster):
     def _each(self, features: Any) -> list[tuple[Forecaster, Any]]:
         """Every expert, and the features if it takes them."""
         if features is not None and not self.takes_features:
-            raise InputError("features must be left out: every expert looks at the score alone")
+            raise InputError("features", "must be left out", "every expert looks at the score alone")
         return [(expert, features if expert.takes_features else None) for expert in self.experts]
 
     def _told(self, found: list[float]) -> list[float]:

@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
-from calibrant.online.base import Forecaster
+from calibrant.messages import InputError
+from calibrant.online.base import Forecaster, register
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import lost_by_binning, prior_regret, promises
 from calibrant.online.games.widths import Epsilon, bin_steps, bins_of, check_cells, check_settings, rows_of
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
+from calibrant.online.settings import read_only
 
 BINS, PRIOR, FIRST = 1, 2, 3
 """Places of the number of bins, of the prior, and of the first of m counts, after which come m sums of outcomes."""
@@ -59,6 +60,7 @@ def tracking_steps(jit: Jit, expert_predict: Step, expert_learn: Step) -> tuple[
 _mean, _bin_of = mean_steps(plain), bin_steps(plain)
 
 
+@register("Tracking")
 class Tracking(BinnedForecaster):
     r"""The average outcome so far among the rows whose expert forecast fell in the same bin (TOPS, TOBS).
 
@@ -101,6 +103,8 @@ class Tracking(BinnedForecaster):
     >>> tops.predict_one(0.72), tops.learn_many([0.72, 0.72, 0.72], [1, 1, 0]).predict_one(0.72)
     (0.75, 0.6875)
     """
+
+    prior: float = read_only()
 
     _factory: ClassVar[Factory] = tracking_steps
 
@@ -156,7 +160,7 @@ class Tracking(BinnedForecaster):
 def _prior_of(prior: Any) -> float:
     right = isinstance(prior, (int, float, np.integer, np.floating)) and not isinstance(prior, bool)
     if not right or not (prior == 0 or 1e-6 <= prior <= 1e6):
-        raise InputError(f"prior must be a number of rows, 0 or from 1e-6 to 1e6, not {prior!r}")
+        raise InputError("prior", f"must be a number of rows, 0 or from 1e-6 to 1e6, not {prior!r}")
     return float(prior)
 
 
@@ -172,7 +176,7 @@ def _rises(inner: Map) -> bool:
         rises = np.diff(inner.values)
         if (rises >= 0.0).all() or (rises <= 0.0).all():
             return bool((rises >= 0.0).all())
-    raise InputError("freeze needs an expert whose map is monotone: otherwise its bins are no intervals of scores")
+    raise InputError("expert", "must have a monotone map for freeze()", "otherwise its bins are no intervals of scores")
 
 
 def _first(ask: Step, edge: float, rising: bool) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, Literal
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.online.kernels import Jit, Step
 from calibrant.online.limits import MOST_ROWS, changed, whole_in
 
@@ -40,22 +40,24 @@ def bins_of(
     """The width epsilon = 1/m as a plain number, and m; ``"auto"`` is the m with the least bound after these rows."""
     if isinstance(epsilon, str):
         if epsilon != "auto":
-            raise InputError(f"epsilon must be the width of a bin or 'auto', not {epsilon!r}")
+            raise InputError("epsilon", f"must be the width of a bin or 'auto', not {epsilon!r}")
         if horizon is None:
-            raise InputError("horizon must be the number of rows that will come, since epsilon='auto' depends on it")
+            raise InputError("horizon", "must be the number of rows that will come, since epsilon='auto' depends on it")
         rows = int(horizon)
         return epsilon, min(range(2, most + 1), key=lambda m: bound(m, rows))
     if horizon is not None:
-        raise InputError("horizon must be left out unless epsilon='auto': a given width does not depend on it")
+        raise InputError("horizon", "must be left out unless epsilon='auto'", "a given width does not depend on it")
     if not isinstance(epsilon, Real) or not 0.0 < epsilon <= 1.0:
-        raise InputError(f"epsilon must be the width 1/m of m bins, m from 2 on, such as 0.1 or 0.05, not {epsilon!r}")
+        raise InputError(
+            "epsilon", f"must be the width 1/m of m bins, m from 2 on, such as 0.1 or 0.05, not {epsilon!r}"
+        )
     width = float(epsilon)
     if width * most < 1.0 - CLOSE:
-        raise InputError(f"epsilon must be {1 / most:g} at least, which is {most:,} bins, not {epsilon!r}")
+        raise InputError("epsilon", f"must be {1 / most:g} at least, which is {most:,} bins, not {epsilon!r}")
     m = max(round(1.0 / width), 2)
     if abs(m * width - 1.0) > CLOSE:
         raise InputError(
-            f"epsilon must be the width 1/m of m bins, not {epsilon!r}: the nearest is 1/{m} = {1 / m:.3g}"
+            "epsilon", f"must be the width 1/m of m bins, not {epsilon!r}", f"the nearest is 1/{m} = {1 / m:.3g}"
         )
     return width, m
 
@@ -65,7 +67,7 @@ def rows_of(horizon: Any) -> int | None:
     if horizon is None:
         return None
     if not whole_in(horizon, 1, MOST_ROWS):
-        raise InputError(f"horizon must be the number of rows that will come, a whole number, not {horizon!r}")
+        raise InputError("horizon", f"must be the number of rows that will come, a whole number, not {horizon!r}")
     return int(horizon)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import read_column, read_floats, refuse_other_order
 from calibrant.arrays.keys import read_keys
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
 ISO = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?)?)?|-?W\d\d|-?Q[1-4])?")
@@ -22,10 +22,10 @@ def read_values(column: ArrayLike, name: str) -> Floats:
     """Values of a series, NaN where one is missing; not whether it fell, and nothing infinite."""
     raw = read_column(column, name)
     if raw.dtype.kind == "b" or (raw.dtype.kind == "O" and any(isinstance(x, bool | np.bool_) for x in raw)):
-        raise InputError(f"{name} holds True and False: pass the series itself, and its falls are found here")
+        raise InputError(name, "holds True and False", "pass the series itself, and its falls are found here")
     found = np.asarray(read_floats(raw, name), dtype=np.float64)
     if np.isinf(found).any():
-        raise InputError(f"{name} holds an infinite value: pass NaN where a value is missing")
+        raise InputError(name, "holds an infinite value", "pass NaN where a value is missing")
     return found
 
 
@@ -33,18 +33,21 @@ def values_before(values: Floats, previous: Any, by: Any, batches: NDArray[np.in
     """The value before each row, as given, or from the row before in the same series; NaN where there is none."""
     if previous is not None:
         if by is not None:
-            raise InputError("previous and by were both given: pass previous values, or the series to find them in")
+            raise InputError(
+                "by", "must be left out where previous is given", "pass one of them, as both say which value was before"
+            )
         found = read_values(previous, "previous")
         if len(found) != len(values):
-            raise InputError(f"previous has {len(found)} rows but y has {len(values)}: pass one for each")
+            raise InputError("previous", f"has {len(found)} rows but y has {len(values)}", "pass one for each")
         return found
     series = np.zeros(len(values), dtype=np.intp) if by is None else _series(by, len(values))
     order = np.argsort(series, kind="stable")
     follows = np.diff(series[order]) == 0
     if batches is not None and (follows & (np.diff(batches[order]) == 0)).any():
         raise InputError(
-            "batch holds two rows of one series, so that the first is not known when the second is forecast: "
-            "use smaller batches, say by which series rows are compared, or pass previous"
+            "batch",
+            "holds two rows of one series, so that the first is not known when the second is forecast",
+            "use smaller batches, say by which series rows are compared, or pass previous",
         )
     out = np.full(len(values), np.nan)
     out[order[1:][follows]] = values[order[:-1][follows]]
@@ -55,21 +58,25 @@ def numbered(batch: Any, n: int) -> NDArray[np.intp]:
     """Batches by number, in the order in which they come; any values do, dates too."""
     items = read_column(batch, "batch").tolist()
     if len(items) != n:
-        raise InputError(f"batch has {len(items)} rows but y has {n}: pass one for each")
+        raise InputError("batch", f"has {len(items)} rows but y has {n}", "pass one for each")
     places: dict[Any, int] = {}
     try:
         if any(item is None or item != item for item in items):  # NaN equals nothing, and pandas' NA refuses to say
             raise TypeError
         codes = np.array([places.setdefault(item, len(places)) for item in items], dtype=np.intp)
     except TypeError:
-        raise InputError("batch has missing values, or such as cannot be told apart: leave these rows out") from None
+        raise InputError(
+            "batch", "has missing values, or such as cannot be told apart", "leave these rows out"
+        ) from None
     if (np.diff(codes) < 0).any():
-        raise InputError("batch has rows that do not stand together: sort the rows by time first")
+        raise InputError("batch", "has rows that do not stand together", "sort the rows by time first")
     back = _goes_back(list(places))
     if back is not None:
         raise InputError(
-            f"batch goes back in time at row {int(np.argmax(codes == back))} (counted from 0), from "
-            f"{list(places)[back - 1]!r} to {list(places)[back]!r}: sort the rows by time first"
+            "batch",
+            f"goes back in time at row {int(np.argmax(codes == back))} (counted from 0), from "
+            f"{list(places)[back - 1]!r} to {list(places)[back]!r}",
+            "sort the rows by time first",
         )
     return codes
 
@@ -88,8 +95,9 @@ def same_order(**columns: Any) -> None:
             refuse_other_order(columns[indexed[0]], columns[name])
         except InputError:
             raise InputError(
-                f"{indexed[0]} and {name} have the same index in another order, and rows are paired by position: "
-                "sort both alike first"
+                name,
+                f"has the same index as {indexed[0]} in another order, and rows are paired by position",
+                "sort both alike first",
             ) from None
 
 
@@ -98,7 +106,7 @@ def refuse_newest_first(y: Any) -> None:
     index = index_of(y)
     dates = getattr(getattr(index, "dtype", None), "kind", None) == "M"
     if dates and index.is_monotonic_decreasing and not index.is_monotonic_increasing:
-        raise InputError("y goes back in time by the dates of its index: sort all columns by time first")
+        raise InputError("y", "goes back in time by the dates of its index", "sort all columns by time first")
 
 
 def _series(by: Any, n: int) -> NDArray[np.intp]:
@@ -106,13 +114,13 @@ def _series(by: Any, n: int) -> NDArray[np.intp]:
     if codes.ndim == 2 and codes.shape[1] == 1:
         codes = codes.reshape(-1)
     if codes.ndim == 0:
-        raise InputError(f"by must be the column with the series of each row, not {by!r}: pass by=frame[{by!r}]")
+        raise InputError("by", f"must be the column with the series of each row, not {by!r}", f"pass by=frame[{by!r}]")
     if codes.ndim > 1:
-        raise InputError(f"by has {codes.shape[1]} columns: pass one, such as their texts joined")
+        raise InputError("by", f"has {codes.shape[1]} columns", "pass one, such as their texts joined")
     if len(codes) != n:
-        raise InputError(f"by has {len(codes)} rows but y has {n}: pass one series for each")
+        raise InputError("by", f"has {len(codes)} rows but y has {n}", "pass one series for each")
     if (codes < 0).any():
-        raise InputError("by has missing values: leave these rows out, or name their series")
+        raise InputError("by", "has missing values", "leave these rows out, or name their series")
     return codes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import CalibrantWarning, InputError
 from calibrant.arrays.columns import is_whole, read_floats
+from calibrant.messages import InputError, Voice, note, warn
 from calibrant.numerics import Floats
 from calibrant.online.parity.panels import index_of, same_order
 
@@ -56,7 +55,9 @@ class Predictive:
         if np.ndim(x) == 0:
             return np.full(len(self), found[0])
         if len(found) != len(self):
-            raise InputError(f"x has {len(found)} values but there are {len(self)} forecasts: pass one for each row")
+            raise InputError(
+                "x", f"has {len(found)} values but there are {len(self)} forecasts", "pass one for each row"
+            )
         return found
 
 
@@ -86,16 +87,22 @@ class GaussianForecast(Predictive):
 
     def __init__(self, mean: ArrayLike, sd: ArrayLike) -> None:
         if mean is None or sd is None:
-            raise InputError("mean and sd must both be given: pass the standard deviation of each row, or one for all")
+            raise InputError(
+                "mean" if mean is None else "sd",
+                "must be given",
+                "pass the mean of each row, and the standard deviation of each row, or one for all",
+            )
         same_order(mean=mean, sd=sd)
         self.index = index_of(mean, sd)
         self.mean = _finite(read_floats([mean] if np.ndim(mean) == 0 else mean, "mean"), "mean")
         given = _finite(read_floats([sd] if np.ndim(sd) == 0 else sd, "sd"), "sd")
         self.sd = np.full(len(self.mean), given[0]) if np.ndim(sd) == 0 else given
         if len(self.sd) != len(self.mean):
-            raise InputError(f"sd has {len(self.sd)} rows but mean has {len(self.mean)}: pass one for each row")
+            raise InputError("sd", f"has {len(self.sd)} rows but mean has {len(self.mean)}", "pass one for each row")
         if (self.sd < 0.0).any():
-            raise InputError("sd must be a standard deviation of at least 0: pass its square root if it is a variance")
+            raise InputError(
+                "sd", "must be a standard deviation of at least 0", "pass its square root if it is a variance"
+            )
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -146,23 +153,23 @@ class QuantileForecast(Predictive):
     def __init__(self, levels: ArrayLike, values: ArrayLike) -> None:
         self.levels = np.asarray(read_floats(levels, "levels"), dtype=np.float64)
         if len(self.levels) < 2 or not (np.diff(self.levels) > 0.0).all():
-            raise InputError("levels must be at least two increasing numbers: a law needs two quantiles or more")
+            raise InputError("levels", "must be at least two increasing numbers", "a law needs two quantiles or more")
         if self.levels[-1] > 1.0 and self.levels[-1] <= 100.0:
-            raise InputError("levels must lie inside (0, 1), and these look like percentages: divide them by 100")
+            raise InputError("levels", "must lie inside (0, 1), and these look like percentages", "divide them by 100")
         if not (self.levels[0] > 0.0 and self.levels[-1] < 1.0):
-            raise InputError("levels must lie inside (0, 1): drop the levels 0 and 1, which are the ends of the law")
+            raise InputError(
+                "levels", "must lie inside (0, 1)", "drop the levels 0 and 1, which are the ends of the law"
+            )
         self.index = index_of(values)
         rows = _matrix(values, "values")
         if rows.shape[1] != len(self.levels):
-            raise InputError(f"values has {rows.shape[1]} columns for {len(self.levels)} levels: pass one for each")
+            raise InputError(
+                "values", f"has {rows.shape[1]} columns for {len(self.levels)} levels", "pass one for each"
+            )
         rows[np.isnan(rows).any(axis=1)] = np.nan
         self.crossed = int((np.diff(rows, axis=1) < 0.0).any(axis=1).sum())
         if self.crossed:
-            warnings.warn(
-                f"values has quantiles that cross in {self.crossed:,} of {len(rows):,} rows: they were sorted there",
-                CalibrantWarning,
-                stacklevel=2,
-            )
+            warn(_crossing(self.crossed, len(rows)))
         self.values = np.sort(rows, axis=1)
 
     def __len__(self) -> int:
@@ -221,7 +228,7 @@ class SampleForecast(Predictive):
 
     def __init__(self, samples: ArrayLike, *, ends: float = 0.5) -> None:
         if not (isinstance(ends, int | float) and 0.0 <= ends < np.inf):
-            raise InputError(f"ends must be a number of draws of at least 0, not {ends!r}")
+            raise InputError("ends", f"must be a number of draws of at least 0, not {ends!r}")
         self.index = index_of(samples)
         self.samples, self.ends = np.sort(_matrix(samples, "samples"), axis=1), float(ends)
         self.draws = (~np.isnan(self.samples)).sum(axis=1)
@@ -277,8 +284,10 @@ class CdfForecast(Predictive):
         n_rows: int,
         quantile: Callable[[float], ArrayLike] | None = None,
     ) -> None:
-        if not callable(cdf) or not is_whole(n_rows) or n_rows < 0:
-            raise InputError("cdf must be a function of one value per row, and n_rows the number of rows")
+        if not callable(cdf):
+            raise InputError("cdf", f"must be a function of one value per row, not {cdf!r}")
+        if not is_whole(n_rows) or n_rows < 0:
+            raise InputError("n_rows", f"must be the number of rows, not {n_rows!r}")
         self._cdf, self._n, self._inverse = cdf, int(n_rows), quantile
 
     def __len__(self) -> int:
@@ -294,23 +303,34 @@ class CdfForecast(Predictive):
         """Probability of at most ``x[t]`` in each row t."""
         found = np.asarray(self._cdf(self._points(x)), dtype=np.float64)
         if found.shape != (self._n,):
-            raise InputError(f"cdf gave the shape {found.shape} for {self._n} values: it must give one number for each")
+            raise InputError(
+                "cdf", f"gave the shape {found.shape} for {self._n} values", "it must give one number for each"
+            )
         if (found < -ROUNDING).any() or (found > 1.0 + ROUNDING).any():
-            raise InputError("cdf gave numbers outside [0, 1]: pass a cumulative distribution function, not a density")
+            raise InputError(
+                "cdf", "gave numbers outside [0, 1]", "pass a cumulative distribution function, not a density"
+            )
         return np.clip(found, 0.0, 1.0)
 
     def quantile(self, level: float) -> Floats:
         """The value that row t stays at or below with probability ``level``, if the inverse was given."""
         if self._inverse is None:
-            raise InputError("quantile was not given: pass CdfForecast(cdf, n_rows, quantile) if quantiles are needed")
+            raise InputError(
+                "quantile", "was not given", "pass CdfForecast(cdf, n_rows, quantile) if quantiles are needed"
+            )
         check_level(level)
         found = np.asarray(self._inverse(level), dtype=np.float64)
         try:
             return np.broadcast_to(found, (self._n,)).copy()
         except ValueError:
             raise InputError(
-                f"quantile gave the shape {found.shape} for {self._n} rows: it must give one number for each"
+                "quantile", f"gave the shape {found.shape} for {self._n} rows", "it must give one number for each"
             ) from None
+
+
+@note("quantiles-cross")
+def _crossing(voice: Voice, crossed: int, n: int) -> str:
+    return f"values has quantiles that cross in {crossed:,} of {n:,} {voice.nouns.rows}: they were sorted there"
 
 
 def as_predictive(forecast: Any, n_rows: int) -> Predictive:
@@ -324,13 +344,13 @@ def as_predictive(forecast: Any, n_rows: int) -> Predictive:
         return CdfForecast(forecast, n_rows)
     given = "the class" if isinstance(forecast, type) else "an object of type"
     name = (forecast if isinstance(forecast, type) else type(forecast)).__name__
-    raise InputError(f"forecast must be a predictive distribution, not {given} {name}: {LAWS}")
+    raise InputError("forecast", f"must be a predictive distribution, not {given} {name}", LAWS)
 
 
 def check_level(level: float) -> float:
     """Refuse what is no probability."""
     if not (isinstance(level, Real) and 0.0 <= level <= 1.0):
-        raise InputError(f"level must be a probability in [0, 1], not {level!r}")
+        raise InputError("level", f"must be a probability in [0, 1], not {level!r}")
     return float(level)
 
 
@@ -365,19 +385,19 @@ def _times(factor: Floats | float, scale: Floats) -> Floats:
 
 def _finite(values: NDArray[np.floating], name: str) -> Floats:
     if (np.abs(values) > LARGEST).any():
-        raise InputError(f"{name} holds an infinite or huge number: rescale it, or pass NaN for a row without forecast")
+        raise InputError(name, "holds an infinite or huge number", "rescale it, or pass NaN for a row without forecast")
     return np.asarray(values, dtype=np.float64)
 
 
 def _matrix(values: Any, name: str) -> Floats:
     if isinstance(values, np.ma.MaskedArray):
-        raise InputError(f"{name} is a masked array: pass {name}.filled(np.nan), NaN where there is no number")
+        raise InputError(name, "is a masked array", f"pass {name}.filled(np.nan), NaN where there is no number")
     try:
         if hasattr(values, "iloc"):  # missing numbers of pandas' own kind become NaN
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         rows = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be a matrix of numbers: one row per forecast, all of the same length") from None
+        raise InputError(name, "must be a matrix of numbers", "one row per forecast, all of the same length") from None
     if rows.ndim != 2 or not rows.shape[1]:
-        raise InputError(f"{name} must be a matrix, one row per forecast, not of the shape {rows.shape}")
+        raise InputError(name, f"must be a matrix, one row per forecast, not of the shape {rows.shape}")
     return _finite(rows, name)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import is_whole
+from calibrant.messages import InputError, Voice, note
 from calibrant.online.parity.panels import read_values, same_order
 from calibrant.online.parity.predictive import CdfForecast, Predictive, as_predictive
 
@@ -57,18 +57,18 @@ def quantile_calibration_error(
     from calibrant.metrics import Estimate  # here, so that a stream service starts without scipy
 
     if not is_whole(n_levels) or n_levels < 2:
-        raise InputError(f"n_levels must be a whole number from 2 on, got {n_levels!r}")
+        raise InputError("n_levels", f"must be a whole number from 2 on, got {n_levels!r}")
     name = f"quantile calibration error, {n_levels} levels"
     outcome = read_values(y, "y")
     same_order(y=y, forecast=forecast)
     forecast = as_predictive(forecast, len(outcome))
     if len(outcome) != len(forecast):
-        raise InputError(f"y has {len(outcome)} rows but there are {len(forecast)} forecasts: pass one for each")
+        raise InputError("y", f"has {len(outcome)} rows but there are {len(forecast)} forecasts", "pass one for each")
     chosen = np.arange(len(outcome)) if rows is None else _chosen(rows, len(outcome))
     at = forecast.cdf(np.where(np.isnan(outcome), 0.0, outcome))
     chosen = chosen[~np.isnan(outcome[chosen]) & ~np.isnan(at[chosen])]
     if not len(chosen):
-        return Estimate(name, float("nan"), notes=("not defined: no row has both a forecast and an outcome",))
+        return Estimate(name, float("nan"), notes=(_no_row(),))
     levels = np.linspace(0.0, 1.0, n_levels)
     if isinstance(forecast, CdfForecast) and not forecast.has_quantiles:
         covered = np.searchsorted(np.sort(at[chosen]), levels, side="right") / len(chosen)
@@ -78,9 +78,16 @@ def quantile_calibration_error(
     return Estimate(name, float(np.abs(covered - levels).mean()), null=null)
 
 
+@note("no-forecast-with-outcome")
+def _no_row(voice: Voice) -> str:
+    return f"not defined: no {voice.nouns.row} has both a forecast and an outcome"
+
+
 def _chosen(rows: ArrayLike, n: int) -> NDArray[np.intp]:
     try:
         found = np.asarray(rows)
         return np.asarray(np.arange(n)[found if found.size else found.astype(np.intp)], dtype=np.intp)
     except (IndexError, ValueError):
-        raise InputError(f"rows must be numbers of rows from 0 to {n - 1}, or one True or False for each row") from None
+        raise InputError(
+            "rows", f"must be numbers of rows from 0 to {n - 1}, or one True or False for each row"
+        ) from None

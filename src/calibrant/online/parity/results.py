@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ParityTable:
             if result.name == name:
                 return result
         known = ", ".join(repr(result.name) for result in self.results)
-        raise InputError(f"the table has no row named {name!r}: it has {known}")
+        raise InputError("name", f"must be one of {known}, not {name!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

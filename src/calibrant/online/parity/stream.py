@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import InputError, check_scores
+from calibrant.arrays import check_scores
 from calibrant.arrays.columns import is_whole
 from calibrant.arrays.multiclass.rows import is_matrix
+from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, one_score_forecaster
 from calibrant.online.parity.panels import numbered, read_values, refuse_newest_first, same_order, values_before
@@ -156,9 +157,11 @@ class ParityStream:
         then its steps do not shrink, and it follows the latest outcomes.
         """
         if not isinstance(forecasters, Mapping):
-            raise InputError('forecasters must be given by name, as in {"OPS": OnlinePlatt()}')
+            raise InputError("forecasters", 'must be given by name, as in {"OPS": OnlinePlatt()}')
         if "base" in forecasters:
-            raise InputError('forecasters has the name "base", under which the base forecast stands: choose another')
+            raise InputError(
+                "forecasters", 'has the name "base", under which the base forecast stands', "choose another"
+            )
         results = [self.judge(after=after, n_bins=n_bins, name="base")]
         for name, said in forecasters.items():
             results.append(self.judge(said, after=after, n_bins=n_bins, name=name))
@@ -195,7 +198,9 @@ class ParityStream:
         policy = bayes_action(losses)
         names = tuple(range(len(losses)) if actions is None else actions)
         if len(names) != len(losses):
-            raise InputError(f"actions has {len(names)} names but loss_matrix has {len(losses)} rows: name every row")
+            raise InputError(
+                "actions", f"has {len(names)} names but loss_matrix has {len(losses)} rows", "name every row"
+            )
         judged = self._judged(after)
         taken = policy.decide(self._said(said)[judged]).astype(np.intp)
         return DecisionResult(names, taken, losses[taken, self.outcomes[judged].astype(np.intp)])
@@ -208,17 +213,18 @@ class ParityStream:
         found = _chances(said)
         if found is None or len(found) != len(self) or np.isnan(found).any():
             raise InputError(
-                f"said must be a forecaster, or probabilities in [0, 1] for each of the {len(self)} rows of the "
-                "stream, none missing"
+                "said",
+                f"must be a forecaster, or probabilities in [0, 1] for each of the {len(self)} rows of the stream, "
+                "none missing",
             )
         return found
 
     def _judged(self, after: int) -> NDArray[np.bool_]:
         if not is_whole(after) or after < 0:
-            raise InputError(f"after must be a whole number of batches from 0 on, got {after!r}")
+            raise InputError("after", f"must be a whole number of batches from 0 on, got {after!r}")
         found = (np.arange(len(self)) if self.batches is None else self.batches) >= after
         if not found.any():
-            raise InputError(f"after={after} leaves no row to judge: there are fewer batches")
+            raise InputError(Setting("after", after), "leaves no row to judge", "there are fewer batches")
         return np.asarray(found)
 
     def _parts(self, batches: NDArray[np.intp]) -> list[slice]:
@@ -304,7 +310,9 @@ def parity_stream(
     base, scores = _probabilities(forecast, before)
     kept = np.flatnonzero(~(np.isnan(values) | np.isnan(before) | np.isnan(scores)))
     if not len(kept):
-        raise InputError("no row has a forecast, an outcome and a value before it: there is nothing to compare")
+        raise InputError(
+            "y", "has no row with a forecast, an outcome and a value before it", "there is nothing to compare"
+        )
     outcomes = (values[kept] <= before[kept]).astype(np.float64)
     batches = None if numbers is None else np.unique(numbers[kept], return_inverse=True)[1].astype(np.intp)
     return ParityStream(scores[kept], outcomes, batches, kept, len(values), base, values, before[kept])
@@ -325,11 +333,13 @@ def _probabilities(forecast: Any, before: Floats) -> tuple[Predictive | None, Fl
         found = _chances(forecast)
     if found is None:
         raise InputError(
-            "forecast must be a predictive distribution, or a probability in [0, 1] for each row, and a point forecast "
-            f"is neither: {LAWS}"
+            "forecast",
+            "must be a predictive distribution, or a probability in [0, 1] for each row, and a point forecast is "
+            "neither",
+            LAWS,
         )
     if len(found) != len(before):
-        raise InputError(f"forecast has {len(found)} rows but y has {len(before)}: pass one for each")
+        raise InputError("forecast", f"has {len(found)} rows but y has {len(before)}", "pass one for each")
     if not isinstance(found, Predictive):
         return None, found
     known = ~np.isnan(before)

@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import InputError
-from calibrant.guarantees.certificates import Refusal
 from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import Map, PiecewiseLinearMap
+from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster
+from calibrant.online.base import Forecaster, register
 from calibrant.online.guards import reading
 from calibrant.online.limits import MOST_CLAMP, SLACK, changed, real, whole, yes_no
+from calibrant.online.regression.certificate import Promised
 from calibrant.online.regression.factors import absorb, diagonal, dot, solve
 from calibrant.online.regression.families import (
     FAMILIES,
@@ -31,7 +32,7 @@ from calibrant.online.regression.families import (
     own_values,
 )
 from calibrant.online.regression.group_features import feature_names, group_features, row_features
-from calibrant.online.regression.promise import Promised
+from calibrant.online.settings import read_only
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 """From a forecast, a score and features to values in [-1, 1], continuous in the forecast."""
@@ -46,6 +47,7 @@ OWN = "own"
 """What a state says in the place of functions that only their owner has."""
 
 
+@register("CalibratedRegression")
 class CalibratedRegression(Forecaster):
     r"""A score and memberships of groups in, a probability out that is unbiased on every group, whoever picks outcomes.
 
@@ -121,6 +123,15 @@ class CalibratedRegression(Forecaster):
     507.6 events, 0.1015 of the group
     """
 
+    n_features: int = read_only()
+    feature_names: tuple[str, ...] = read_only()
+    test_functions: str | OwnFunctions = read_only()
+    size: int = read_only()
+    each_feature: bool = read_only()
+    growing: bool = read_only()
+    include_score: bool = read_only()
+    clamp: float = read_only()
+
     bounded_outcomes: ClassVar[bool] = True
 
     def __init__(
@@ -141,18 +152,21 @@ class CalibratedRegression(Forecaster):
         own = callable(test_functions)
         if test_functions == OWN:
             raise InputError(
-                "the state is of test_functions of your own, which no state can hold: build the forecaster with them, "
-                "then call its restore(state)"
+                "state",
+                "is of test_functions of your own, which no state can hold",
+                "build the forecaster with them, then call its restore(state)",
             )
         if not own and not (isinstance(test_functions, str) and test_functions in FAMILIES):
             raise InputError(
-                f"test_functions must be one of {', '.join(FAMILIES)}, or a function, not {test_functions!r}"
+                "test_functions", f"must be one of {', '.join(FAMILIES)}, or a function, not {test_functions!r}"
             )
         if own and (size is None or each_feature or growing):
-            raise InputError("size must be told with test_functions of your own, and each_feature and growing left out")
+            raise InputError(
+                "size", "must be given with test_functions of your own, and each_feature and growing left out"
+            )
         self.size = whole("size", SIZES[str(test_functions)] if size is None else size, 1, LARGEST_SIZE)
         if self.size > 1 and test_functions == "features":
-            raise InputError(f"size must be 1, or left out, for test_functions='features', not {size!r}")
+            raise InputError("size", f"must be 1, or left out, for test_functions='features', not {size!r}")
         self.each_feature, self.growing = yes_no("each_feature", each_feature), yes_no("growing", growing)
         self.include_score = yes_no("include_score", include_score)
         # Functions of the forecast, of which the first is the forecast itself.
@@ -160,8 +174,9 @@ class CalibratedRegression(Forecaster):
         self._n = self._regressors(self._n_functions)
         if self._n > MOST_REGRESSORS:
             raise InputError(
-                f"n_features asks for {self._n:,} regressors, and {MOST_REGRESSORS:,} are the most, as a row costs "
-                "their square: take fewer features, or fewer test functions of each"
+                "n_features",
+                f"asks for {self._n:,} regressors, and {MOST_REGRESSORS:,} are the most, as a row costs their square",
+                "take fewer features, or fewer test functions of each",
             )
         self._clear()
 
@@ -206,7 +221,7 @@ class CalibratedRegression(Forecaster):
             p = fixed_point(value, clamp)
         values = functions(p)
         if callable(self.test_functions) and abs(clip(level + dot(slopes, values), clamp) - p) > JUMP:
-            raise InputError(f"test_functions must be continuous in the forecast, and they jump at {p:.6g}")
+            raise InputError("test_functions", f"must be continuous in the forecast, and they jump at {p:.6g}")
         return p, values
 
     def _functions(self, s: float, xs: list[float]) -> Callable[[float], list[float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from calibrant.arrays import InputError
+from calibrant.messages import InputError
 
 Function = Callable[[float], float]
 Family = Callable[[float, int], list[float]]
@@ -186,5 +186,5 @@ def own_values(found: Sequence[float], size: int) -> list[float]:
     """What functions of the user gave, checked."""
     values = [float(v) for v in found]
     if len(values) != size or not all(-1.0 <= v <= 1.0 for v in values):
-        raise InputError(f"test_functions must return {size} numbers in [-1, 1] for every row, as size says")
+        raise InputError("test_functions", f"must return {size} numbers in [-1, 1] for every row, as size says")
     return values

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.arrays import InputError
 from calibrant.arrays.columns import read_floats
 from calibrant.arrays.keys import key_text
 from calibrant.arrays.multiclass.names import first_names
+from calibrant.messages import InputError, Phrase
 from calibrant.numerics import Floats
 from calibrant.online.inputs import refuse_unpaired, shown
 
@@ -31,10 +31,10 @@ def feature_names(given: Any) -> tuple[str, ...]:
         names = []
     if not names or "" in names:
         told = shown(given)
-        raise InputError(f"n_features must be a whole number of at least 0, or the names of features, not {told}")
+        raise InputError("n_features", f"must be a whole number of at least 0, or the names of features, not {told}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"n_features names {twice!r} twice: give each feature a name of its own")
+        raise InputError("n_features", f"names {twice!r} twice", "give each feature a name of its own")
     return tuple(names)
 
 
@@ -53,17 +53,17 @@ def group_features(
     if features is None and d == 0:
         return [[]] * n
     if features is None:
-        raise InputError(f"features must be {d} numbers for each row, as n_features says; none were given")
+        raise InputError("features", f"must be {d} numbers for each row, as n_features says; none were given")
     refuse_unpaired(scores, features, "features")
     found = _named_matrix(features, names) if _has_names(features) and names else _matrix(features, d)
     if found.ndim == 2 and found.shape[1] == d and len(found) != n:
-        raise InputError(f"features has {len(found):,} rows but scores has {n:,}: pass one for each")
+        raise InputError("features", f"has {len(found):,} rows but scores has {n:,}", "pass one for each")
     if found.shape != (n, d):
-        raise InputError(f"features must be {d} numbers for each row, as n_features says; got {found.shape[1:]}")
+        raise InputError("features", f"must be {d} numbers for each row, as n_features says; got {found.shape[1:]}")
     if np.isnan(found).any():
-        raise InputError("features has missing values: say 0 for a row that is not in a group")
+        raise InputError("features", "has missing values", "say 0 for a row that is not in a group")
     if not (np.abs(found) <= 1.0).all():
-        raise InputError("features must be in [-1, 1]: 1 in a group and 0 outside, say")
+        raise InputError("features", "must be in [-1, 1]", "1 in a group and 0 outside, say")
     rows: list[list[float]] = found.tolist()
     return rows
 
@@ -89,7 +89,7 @@ def row_features(features: Any, d: int, names: tuple[str, ...] = ()) -> list[flo
 
 def _has_names(features: Any) -> bool:
     if hasattr(features, "collect"):
-        raise InputError("features is a table that is not in memory: collect it first")
+        raise InputError("features", "is a table that is not in memory", "collect it first")
     return isinstance(features, Mapping) or hasattr(features, "columns") or hasattr(features, "column_names")
 
 
@@ -99,19 +99,30 @@ def _named_matrix(features: Any, names: tuple[str, ...]) -> Floats:
     found = [_text(name) for name in given]
     missing = [name for name in names if name not in found]
     if missing:
-        raise InputError(f"features lacks {first_names(missing)}, which n_features names: it has {first_names(found)}")
+        raise InputError(
+            "features", f"lacks {first_names(missing)}, which n_features names", f"it has {first_names(found)}"
+        )
     _refuse_twice(found, names)
     as_given = dict(zip(found, given, strict=True))
-    columns = [read_floats(features[as_given[name]], f"the feature {name!r}") for name in names]
+    columns = [_column(features[as_given[name]], name) for name in names]
     if len({len(column) for column in columns}) > 1:
-        raise InputError("features has columns of unequal length: pass one number for each row in all of them")
+        raise InputError("features", "has columns of unequal length", "pass one number for each row in all of them")
     return np.column_stack(columns)
+
+
+def _column(column: Any, name: str) -> Floats:
+    try:
+        found: Floats = read_floats(column, "features")
+    except InputError as error:
+        problem = Phrase("has a column {name!r} that {problem}", name=name, problem=error.problem)
+        raise InputError("features", problem, error.fix) from None
+    return found
 
 
 def _refuse_twice(found: list[str], names: tuple[str, ...]) -> None:
     twice = [name for name in names if found.count(name) > 1]
     if twice:
-        raise InputError(f"features has two columns {twice[0]!r}: rename one of them")
+        raise InputError("features", f"has two columns {twice[0]!r}", "rename one of them")
 
 
 def _text(name: Any) -> str:
@@ -124,14 +135,16 @@ def _text(name: Any) -> str:
 def _matrix(features: Any, d: int) -> Floats:
     """Numbers; missing ones, of any library, as NaN."""
     if isinstance(features, Mapping):
-        raise InputError("features are given by name, so that n_features must name them: pass a list of names there")
+        raise InputError(
+            "features", "are given by name, so that n_features must name them", "pass a list of names there"
+        )
     try:
         found = np.asarray(features)
         if found.dtype.kind not in "biuf":
             found = read_floats(found.reshape(-1), "features").reshape(found.shape)
     except InputError as error:  # text, dates and objects, of which it names one
-        what = str(error).partition(":")[0]
-        raise InputError(f"{what}: pass {d} numbers for each row, 1 in a group and 0 outside, say") from None
+        fix = f"pass {d} numbers for each row, 1 in a group and 0 outside, say"
+        raise InputError("features", error.problem, fix) from None
     except (TypeError, ValueError, Warning):  # rows of unequal length (a warning before numpy 1.24)
-        raise InputError(f"features has rows of unequal length: pass {d} numbers for each row") from None
+        raise InputError("features", "has rows of unequal length", f"pass {d} numbers for each row") from None
     return np.asarray(found, dtype=np.float64)

@@ -13,15 +13,19 @@ import numpy as np
 from calibrant.arrays.multiclass.rows import ClassRows
 from calibrant.fits.softmax import LogRows, fit_slope
 from calibrant.maps import ClassMap
+from calibrant.messages import Note
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import CLAMP, Floats
 from calibrant.selection.comparison import (
     CERTAINTY,
     NEGLIGIBLE_SHARE,
+    ChoiceRule,
     Comparison,
     compared,
     estimates,
+    needs_rows,
     of_procedure,
+    too_many_classes,
 )
 from calibrant.selection.losses import Losses, constant_loss
 from calibrant.selection.multiclass.cross_validation import (
@@ -66,11 +70,11 @@ class ClassCandidate:
         """One of :data:`FORMS`."""
         return cls(name, ROWS[name] if rows is None else rows)
 
-    def why_not(self, rows: float, classes: int) -> str:
-        """Why it is not tried; empty when it is."""
+    def why_not(self, rows: float, classes: int) -> Note | None:
+        """Why it is not tried; None when it is."""
         if self.given is None and self.name == "structured" and classes > MOST_FULL:
-            return f"up to {MOST_FULL} classes"
-        return f"from {self.rows:,.6g} rows on" if rows < self.rows else ""
+            return too_many_classes(MOST_FULL)
+        return needs_rows(self.rows) if rows < self.rows else None
 
     def found(self, view: View) -> Trial:
         """What of it does best on some parts of the rows."""
@@ -98,8 +102,13 @@ class ClassComparison(Comparison):
     default: str = "structured"
 
     @property
-    def rule(self) -> str:
-        """How the choice was made, in plain words."""
+    def rule(self) -> ChoiceRule:
+        """How the choice was made."""
+        return ChoiceRule.DEFAULT
+
+    @property
+    def rule_text(self) -> str:
+        """The rule in plain words."""
         return (
             f"The candidate {self.default}, or one that is better by two standard errors, is chosen unless "
             f"{self.original} has the same or a lower loss, or the loss of a simpler candidate is higher by "
@@ -140,7 +149,7 @@ def select_classes(trials: Trials, candidates: Sequence[ClassCandidate], rows: f
     """
     loss, parts = trials.loss, trials.parts
     tie = _negligible(trials, trials.folds.shares.sum(axis=0))
-    tried = [each for each in candidates if not each.why_not(rows, trials.size)]
+    tried = [each for each in candidates if each.why_not(rows, trials.size) is None]
     default = _default(tried)
     flat, best = None, 0
     found: list[Trial] = [Setting("identity", trials.zeros)]

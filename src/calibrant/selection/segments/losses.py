@@ -13,6 +13,7 @@ import numpy as np
 from calibrant.fits.ranking import Ranking
 from calibrant.fits.segments import SegmentCells
 from calibrant.maps import Map, StepMap
+from calibrant.messages import Note, Voice, note
 from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.numerics import Floats, Ints, expit
@@ -51,12 +52,24 @@ def by_number(values: Floats) -> StepMap:
     return StepMap(np.arange(1.0, len(values)) - 0.5, values)
 
 
+@note("too-few-to-judge")
+def too_few_to_judge(voice: Voice) -> str:
+    """Of an estimate that is not known."""
+    return f"too few {voice.nouns.rows} to fit to some and judge on others"
+
+
+@note("sources-unjudged")
+def sources_unjudged(voice: Voice, sources: tuple[str, ...]) -> str:
+    """Of a mean over sources."""
+    return f"without {', '.join(sources)}: too few {voice.nouns.rows} to judge them"
+
+
 def estimate(
-    name: str, losses: Losses | None, weights: Sequence[float], loss: Loss, notes: tuple[str, ...] = ()
+    name: str, losses: Losses | None, weights: Sequence[float], loss: Loss, notes: tuple[Note, ...] = ()
 ) -> Estimate:
     """A combination of mean losses, with its 95 % interval."""
     if losses is None:
-        return Estimate(name, float("nan"), notes=("too few rows to fit to some and judge on others",))
+        return Estimate(name, float("nan"), notes=(too_few_to_judge(),))
     return Estimate(name, *losses.interval(np.array(weights), loss), notes=notes)
 
 
@@ -64,9 +77,9 @@ def weighted_mean(name: str, found: Mapping[str, tuple[float, Estimate]]) -> Est
     """Mean over sources, which share no rows, by their rows; a note names those whose estimate is not known."""
     known = [(weight, each.value, each.se or 0.0) for weight, each in found.values() if not np.isnan(each.value)]
     if not known:
-        return Estimate(name, float("nan"), notes=("too few rows to fit to some and judge on others",))
+        return Estimate(name, float("nan"), notes=(too_few_to_judge(),))
     unknown = [source for source, (_, each) in found.items() if np.isnan(each.value)]
-    notes = (f"without {', '.join(unknown)}: too few rows to judge them",) if unknown else ()
+    notes = (sources_unjudged(tuple(unknown)),) if unknown else ()
     weight, values, ses = np.array(known).T
     value = float((weight * values).sum() / weight.sum())
     se = float(np.sqrt(((weight * ses) ** 2).sum()) / weight.sum())

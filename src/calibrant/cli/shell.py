@@ -1,0 +1,29 @@
+"""Words of a shell, and names of columns in its conditions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+
+
+def in_shell(text: str) -> str:
+    """A text as one word of a shell, in double quotes where it has single ones."""
+    return f'"{text}"' if "'" in text and not re.search(r'["$`\\!]', text) else shlex.quote(text)
+
+
+def identifier(name: str) -> str:
+    """A column as SQL writes it."""
+    from calibrant.export.sql.scores import quote
+
+    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in _reserved()
+    return name if plain else quote(name, "duckdb")
+
+
+@cache
+def _reserved() -> set[str]:
+    """Words that are no names of columns in SQL, such as group and order."""
+    import duckdb
+
+    words = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+    return {word for (word,) in duckdb.connect().execute(words).fetchall()}

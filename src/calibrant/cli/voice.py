@@ -1,0 +1,156 @@
+"""Messages in the terms of the command line: options in place of arguments, columns by their names."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+from calibrant.cli.shell import identifier
+from calibrant.engine.store.conflicts import Removal
+from calibrant.messages import Advice, InputError, Voice
+
+
+class Mistake(InputError):
+    """A mistake of the user's that is in the terms of the command line already."""
+
+    @classmethod
+    def of(cls, error: InputError, voice: Voice) -> Mistake:
+        """An error of the library in the words of a voice."""
+        return cls(voice.subject(error.subject), voice.say(error.problem), voice.say(error.fix))
+
+
+OPTIONS = {
+    "alpha": "--alpha",
+    "by": "--by",
+    "clamp": "--clamp",
+    "day": "--day",
+    "epsilon": "--epsilon",
+    "calibration": "--map",
+    "first": "--from",
+    "frame": "the file",
+    "groups": "--groups",
+    "guarantee": "--guarantee",
+    "kind": "--kind",
+    "label": "--label",
+    "last": "--to",
+    "look": "--look",
+    "n": "--labels",
+    "n_bins": "--n-bins",
+    "name": "--name",
+    "part": "--part",
+    "positive": "--positive",
+    "require_all_days": "--require-all-days",
+    "sample_weight": "--weight",
+    "score": "--score",
+    "scores_new": "--new",
+    "scores_old": "--old",
+    "thresholds": "--threshold",
+    "time": "--time",
+    "weights": "--counts",
+}
+"""Options by the arguments that they set."""
+
+
+class CommandLine(Voice):
+    """Options in place of arguments.
+
+    Parameters
+    ----------
+    score, label
+        Names of the columns, where they are known.
+
+    Examples
+    --------
+    >>> from calibrant.messages import Phrase, Setting
+    >>> fix = Phrase("pass {yes} or {no}", yes=Setting("positive", "good"), no=Setting("positive", "very bad"))
+    >>> InputError("y", "has two labels", fix).say(CommandLine("p", "outcome"))
+    "the column 'outcome' has two labels: pass --positive good or --positive 'very bad'"
+    """
+
+    def __init__(self, score: str | None = None, label: str | None = None) -> None:
+        self.score, self.label = score, label
+
+    def argument(self, name: str) -> str:
+        """The option that sets an argument, or the column that it is."""
+        columns = {"scores": (self.score, "--score"), "y": (self.label, "--label")}
+        if name in columns:
+            column, option = columns[name]
+            return f"the column of {option}" if column is None else f"the column {column!r}"
+        return OPTIONS.get(name, name)
+
+    def setting(self, name: str, value: object) -> str:
+        """The option with its value."""
+        if name == "weights":
+            return "--counts" if value == "counts" else "no --counts"
+        if name == "guarantee" and isinstance(value, tuple | list):
+            return " ".join(
+                f"{option} {part:g}" for option, part in zip(("--guarantee", "--alpha"), value, strict=True)
+            )
+        option = OPTIONS.get(name, f"--{name.replace('_', '-')}")
+        if value is True:
+            return option
+        values = value if isinstance(value, list | tuple) else [value]
+        return " ".join(f"{option} {shlex.quote(self.value(each, quoted=False))}" for each in values)
+
+    def value(self, value: object, *, quoted: bool = True) -> str:
+        """A label or another value; labels of a CSV are read as doubles, and shown as they are written."""
+        if isinstance(value, float) and value.is_integer():
+            return f"{value:.0f}"
+        return repr(value) if quoted else str(value)
+
+    def say(self, value: object) -> Any:
+        """A reference in words; a day of a store is deleted by a command of the shell."""
+        return f"rm -r {shlex.quote(str(value.folder))}" if isinstance(value, Removal) else super().say(value)
+
+    def advice(self, advice: Advice) -> str:
+        """What to do in a terminal."""
+        return ADVICE[advice](self) if advice in ADVICE else super().advice(advice)
+
+    def if_finite(self) -> str:
+        """The condition on rows that have a score."""
+        return "" if self.score is None else f" {shlex.quote(f'isfinite({identifier(self.score)})')}"
+
+    def if_labeled(self) -> str:
+        """The condition on rows that have a label."""
+        return "" if self.label is None else f" {shlex.quote(f'{identifier(self.label)} IS NOT NULL')}"
+
+    def swapped(self) -> str:
+        """How to exchange scores and labels."""
+        score, label = (name if name is None else shlex.quote(name) for name in (self.score, self.label))
+        return "exchange --score and --label" if None in (score, label) else f"pass --score {label} --label {score}"
+
+
+Saying = Callable[[CommandLine], str]
+
+ADVICE: dict[Advice, Saying] = {
+    Advice.ASK_ONE_SOURCE: lambda voice: "fit one of them alone with --where",
+    Advice.CONNECT_OR_INSTALL: lambda voice: 'pip install "calibrant[sql]"',
+    Advice.CORRECT_SAMPLING: lambda voice: "in Python, SamplingCorrection undoes it without labels",
+    Advice.DIVIDE_BY_100: lambda voice: "divide the column by 100",
+    Advice.DROP_OR_REPAIR_SCORES: lambda voice: f"repair them, or leave them out with --where{voice.if_finite()}",
+    Advice.DROP_ROWS: lambda voice: "leave these rows out with --where",
+    Advice.DROP_UNLABELED: lambda voice: (
+        f"leave these rows out with --where{voice.if_labeled()}; a label that has not arrived is not a negative"
+    ),
+    Advice.FILTER_ROWS: lambda voice: "know why they are there, then leave them out with --where",
+    Advice.FIT_FIRST: lambda voice: "fit a map first (calibrant fit)",
+    Advice.FIT_ONE_SEGMENT: lambda voice: "--method binning, fitted to a segment's rows alone, can be proved",
+    Advice.FIT_PLATT: lambda voice: "calibrant fit FILES --out map.json",
+    Advice.IMPORTANCE_WEIGHTS: lambda voice: "leave --counts out",
+    Advice.NAME_SCORES: lambda voice: "name the column of scores with --score",
+    Advice.ONE_AGAINST_REST: lambda voice: (
+        "two classes are needed, so make a column that is 1 for one class and 0 for the rest"
+    ),
+    Advice.PASS_GUARANTEE: lambda voice: "pass --guarantee E",
+    Advice.PASS_PROBABILITIES: lambda voice: "name a column of probabilities with --score",
+    Advice.REPAIR_OR_DROP_ROWS: lambda voice: "repair these rows or leave them out with --where",
+    Advice.SEE_COMPARISON: lambda voice: "see below",
+    Advice.SEE_SEGMENTS: lambda voice: "All segments: --json.",
+    Advice.SEE_SEGMENTS_AND_COMPARISON: lambda voice: "All segments: --json.",
+    Advice.SEE_SEGMENTS_AND_SOURCES: lambda voice: "All segments: --json.",
+    Advice.SWAP_SCORES_AND_LABELS: lambda voice: voice.swapped(),
+    Advice.USE_BINNING: lambda voice: "use --method binning if you need a certificate",
+    Advice.USE_PLATT: lambda voice: "use --method platt",
+}
+"""What is done in another way than in Python."""

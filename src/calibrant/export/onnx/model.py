@@ -1,0 +1,141 @@
+"""ONNX models that carry their proof, checked before they are written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.export.errors import DocumentError
+from calibrant.export.files import write_whole
+from calibrant.export.onnx.classes import LABEL, ROWS
+from calibrant.export.onnx.regions import rows_model
+from calibrant.export.onnx.scores import INPUT, OUTPUT, Precision, Shape, score_model
+from calibrant.export.proof import Proof, compare
+from calibrant.export.samples import Rows, proof_rows, unlisted
+from calibrant.maps import ClassMap, Map, TopMap
+from calibrant.messages import InputError
+
+if TYPE_CHECKING:
+    import onnx
+
+METADATA = "calibrant."
+
+MOST_RUNS = 5_000
+"""Runs of a model that takes a fixed number of scores; edges and neighbours of knots come first."""
+
+OPEN: Shape = ("n",)
+"""The shape of one column of any length."""
+
+
+def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = OPEN) -> onnx.ModelProto:
+    """The map as a model.
+
+    Of one score, from ``score`` to ``calibrated``, elementwise: see :func:`calibrant.export.onnx.scores.score_model`.
+    Of several classes, from ``scores`` to ``calibrated``, row by row: see
+    :func:`calibrant.export.onnx.classes.rows_model`. The same map gives the same bytes.
+
+    Examples
+    --------
+    >>> import onnxruntime
+    >>> from calibrant.maps import StepMap
+    >>> model = to_onnx(StepMap([0.5], [0.1, 0.8]))
+    >>> session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    >>> (calibrated,) = session.run(["calibrated"], {"score": np.array([0.2, 0.5], dtype=np.float32)})
+    >>> calibrated
+    array([0.1, 0.8], dtype=float32)
+    """
+    if dtype not in get_args(Precision):
+        raise InputError("dtype", f"must be one of {', '.join(get_args(Precision))}, got {dtype!r}")
+    if not isinstance(map_, ClassMap):
+        return score_model(map_, dtype, shape)
+    if shape != OPEN:
+        raise InputError("shape", "is one row per case for a map of several classes", "leave it out")
+    return rows_model(map_, dtype)
+
+
+def proven_model(map_: Map, document: str, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
+    """The model with its proof and its document inside; see :meth:`calibrant.Calibration.to_onnx`."""
+    model = to_onnx(map_, dtype, shape=shape)
+    proof = prove_model(map_, session_of(model.SerializeToString()))
+    held = {"proof": json.dumps(asdict(proof), allow_nan=False), "document": document}
+    for name, value in held.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = f"{METADATA}{name}", value
+    return model
+
+
+def write_model(model: onnx.ModelProto, path: Path) -> Proof:
+    """Write a model that holds its proof, and give the proof."""
+    write_whole(path, model.SerializeToString(deterministic=True))
+    (proof,) = (entry.value for entry in model.metadata_props if entry.key == f"{METADATA}proof")
+    return Proof.from_dict(json.loads(proof))
+
+
+def document_in(session: Any) -> str:
+    """The document that a model holds."""
+    held = session.get_modelmeta().custom_metadata_map
+    if f"{METADATA}document" not in held:
+        raise DocumentError("the model", "is no ONNX model that Calibrant exported: it holds no calibration")
+    return str(held[f"{METADATA}document"])
+
+
+def prove_model(map_: Map, session: Any) -> Proof:
+    """The proof that a session of onnxruntime gives what the map gives, or a :class:`ParityError`."""
+    import onnxruntime
+
+    score = next(each for each in session.get_inputs() if each.name == (ROWS if isinstance(map_, ClassMap) else INPUT))
+    dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
+    rows = proof_rows(map_)
+    with np.errstate(over="ignore", under="ignore"):
+        rows = Rows(rows.scores.astype(dtype), {name: _without_gaps(map_, name, v) for name, v in rows.groups.items()})
+    wanted = [OUTPUT, LABEL][: 2 if isinstance(map_, TopMap) else 1]
+    if isinstance(map_, ClassMap):
+        rows = rows.take(~np.isinf(rows.scores).any(axis=1))
+        found, *labels = session.run(wanted, {score.name: rows.scores})
+    else:
+        given = {score.name: rows.scores, **rows.groups}
+        blocks = {name: _in_shape(values, score.shape) for name, values in given.items()}
+        runs = (dict(zip(blocks, block, strict=True)) for block in zip(*blocks.values(), strict=True))
+        found, labels = np.concatenate([session.run(wanted, run)[0].reshape(-1) for run in runs]), []
+        seen = min(len(found), len(rows.scores))
+        rows, found = rows.take(slice(seen)), found[:seen]
+    name = f"onnxruntime {onnxruntime.__version__}, {session.get_providers()[0]}, {dtype}"
+    return compare(map_, rows, found, name, labels[0] if labels else None)
+
+
+def _without_gaps(map_: Map, name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """A tensor has no NULL: a missing group is any text that the map does not list."""
+    return np.array([unlisted(map_, name) if value is None else value for value in values], dtype=object)
+
+
+def _in_shape(values: NDArray[Any], shape: Sequence[int | str | None]) -> list[NDArray[Any]]:
+    """The values, some repeated at the end to fill it; where every size is fixed, as many as so many runs take."""
+    if not shape:
+        return [values]
+    fixed = [size if isinstance(size, int) else 1 for size in shape]
+    filled = np.resize(values, -(-len(values) // math.prod(fixed)) * math.prod(fixed))
+    free = [place for place, size in enumerate(shape) if not isinstance(size, int)]
+    if not free:
+        return list(filled.reshape(-1, *fixed))[:MOST_RUNS]
+    fixed[free[0]] = -1
+    return [filled.reshape(fixed)]
+
+
+def session_of(data: bytes) -> Any:
+    """The model in onnxruntime, on the CPU."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise InputError(
+            "export", "is checked in onnxruntime, which is not installed", "pip install 'calibrant[onnx]'"
+        ) from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,63 @@
+"""What an expression is written with: numbers, names for intermediate results, exponentials that cannot overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from calibrant.export.sql.dialects import Dialect, fresh
+from calibrant.export.sql.formulas import held_between
+from calibrant.maps.classes import LARGEST_LOGIT
+
+LARGEST_EXPONENT = 700.0
+"""Its exponential is 1e304: the inverse is nothing beside 1, and some engines raise beyond."""
+
+SMALL = 1e-140
+"""Logits and slopes below it are taken for 0: their product leaves a probability as it is, and may underflow."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """What is needed to write an expression: the dialect, the names that are taken, and columns of groups as text."""
+
+    dialect: Dialect
+    name: str
+    taken: tuple[str, ...]
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def number(self, value: float) -> str:
+        """A literal."""
+        return self.dialect.literal(float(value))
+
+    def named(self, values: Sequence[str], body: Callable[[Text, list[str]], str]) -> str:
+        """The body over names for the values; over the values themselves in a dialect that has no way to name them."""
+        stage = self.dialect.stage
+        if stage is None:
+            return body(self, [f"({value})" for value in values])
+        row = fresh("stage", *self.taken)
+        fields = {f"x{place}": value for place, value in enumerate(values, start=1)}
+        inside = replace(self, taken=(*self.taken, row))
+        return stage.write(row, fields, body(inside, [stage.field.format(row=row, name=each) for each in fields]))
+
+    def largest(self, x: Sequence[str]) -> str:
+        """The largest of two numbers or more."""
+        return f"{self.dialect.largest}({', '.join(x)})"
+
+    def exp(self, z: str, other: str) -> str:
+        """The exponential of what a logit lies above another."""
+        least, most = self.number(-LARGEST_EXPONENT), self.number(LARGEST_EXPONENT)
+        if self.dialect.raises:
+            return f"exp({held_between(self.dialect, f'{z} - {other}', least, most)})"
+        return f"exp({self.dialect.least}({z} - {other}, {most}))"
+
+    def share(self, z: Sequence[str], own: str) -> str:
+        """The probability of a class with the logit ``own`` among all logits, which holds no sum but its own."""
+        return f"{self.number(1.0)} / ({' + '.join(self.exp(each, own) for each in z)})"
+
+    def held(self, x: str) -> str:
+        """A logit, inside the range of :data:`~calibrant.maps.classes.LARGEST_LOGIT`."""
+        inside = held_between(self.dialect, x, self.number(-LARGEST_LOGIT), self.number(LARGEST_LOGIT))
+        if not self.dialect.raises:
+            return inside
+        small, zero = self.number(SMALL), self.number(0.0)
+        return f"CASE WHEN {x} >= {small} OR {x} < -{small} THEN {inside} ELSE {zero} END"

@@ -1,0 +1,348 @@
+"""Messages as values: what an error or a note says is data, and words are made where it is shown.
+
+An :class:`InputError` carries the argument, the problem and the fix. A :class:`Note` carries a code and its numbers. A
+:class:`Voice` turns both into words: Python's names arguments, the command line names options, a report speaks of
+patients or borrowers. No code reads a sentence.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Concatenate, Generic, ParamSpec
+
+P = ParamSpec("P")
+
+
+class Advice(Enum):
+    """What to do about a problem, where edges of the package differ in how it is done; values are Python's words."""
+
+    ASK_ONE_SOURCE = "ask sources_[name].certificate(), where the calibrator has one"
+    CONNECT_OR_INSTALL = "pass connection=..., or pip install 'calibrant[sql]'"
+    CORRECT_SAMPLING = "SamplingCorrection undoes it without labels"
+    DIVIDE_BY_100 = "divide by 100"
+    DROP_OR_REPAIR_SCORES = "drop these rows or repair the score"
+    DROP_ROWS = "drop these rows"
+    DROP_UNLABELED = "drop these rows; a label that has not arrived is not a negative"
+    FILTER_ROWS = "know why they are there and filter them out, or pass unusable='leave out' to go on without them"
+    FIT_FIRST = "fit a calibrator first"
+    FIT_ONE_SEGMENT = "HistogramBinning, fitted to a segment's rows alone, can be proved"
+    FIT_PLATT = "cal = calibrant.PlattScaling().fit(scores, y)"
+    IMPORTANCE_WEIGHTS = "pass weights='importance'"
+    NAME_SCORES = "pass the column of scores"
+    ONE_AGAINST_REST = (
+        "Calibrant's binary calibrators take two classes, so pass y == c for one class c against the rest"
+    )
+    PASS_GUARANTEE = "pass guarantee=(epsilon, alpha)"
+    PASS_PROBABILITIES = "pass probabilities, such as model.predict_proba(X)[:, 1]"
+    REPAIR_OR_DROP_ROWS = "repair or drop these rows"
+    SEE_COMPARISON = "see comparison_"
+    SEE_SEGMENTS = "See segments_."
+    SEE_SEGMENTS_AND_COMPARISON = "See segments_ and global_.comparison_."
+    SEE_SEGMENTS_AND_SOURCES = "See segments_ and sources_."
+    SWAP_SCORES_AND_LABELS = "pass the scores first and the labels second"
+    USE_BINNING = "use HistogramBinning if you need a certificate"
+    USE_PLATT = "use PlattScaling"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An argument with a value: ``positive='good'`` in Python, ``--positive good`` on the command line."""
+
+    argument: str
+    value: object
+
+
+@dataclass(frozen=True)
+class Argument:
+    """The name of an argument: ``sample_weight`` in Python, ``--weight`` on the command line."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of the user's, such as a label: the command line shows labels of a CSV as they are written there."""
+
+    value: object
+
+
+class Phrase:
+    """A text with references in braces to arguments, settings, values, advice, or plain numbers.
+
+    Examples
+    --------
+    >>> print(Phrase("pass {yes} or {no}", yes=Setting("positive", "good"), no=Setting("positive", "bad")))
+    pass positive='good' or positive='bad'
+    """
+
+    def __init__(self, template: str, **values: object) -> None:
+        self.template, self.values = template, values
+
+    def say(self, voice: Voice) -> str:
+        """The words of an edge."""
+        return self.template.format_map({name: voice.say(value) for name, value in self.values.items()})
+
+    def __str__(self) -> str:
+        return self.say(PYTHON)
+
+    def __repr__(self) -> str:
+        return f"Phrase({self.template!r}, {self.values!r})"
+
+
+Text = str | Phrase | Advice
+"""A problem or a fix."""
+
+
+@dataclass(frozen=True)
+class Nouns:
+    """What an edge calls rows, events and scores."""
+
+    row: str = "row"
+    rows: str = "rows"
+    event: str = "event"
+    events: str = "events"
+    score: str = "score"
+    scores: str = "scores"
+    rate: str = "event rate"
+    probabilities: str = "probabilities"
+    more_labels: str = "more labels"
+
+
+class Voice:
+    """How an edge puts messages into words; this one is Python's."""
+
+    nouns = Nouns()
+
+    def argument(self, name: str) -> str:
+        """The name of an argument."""
+        return name
+
+    def setting(self, name: str, value: object) -> str:
+        """An argument with its value."""
+        return f"{name}={value!r}"
+
+    def advice(self, advice: Advice) -> str:
+        """What to do."""
+        return advice.value
+
+    def subject(self, subject: str | Setting) -> str:
+        """An argument, or an argument with its value, at the beginning of an error."""
+        return self.argument(subject) if isinstance(subject, str) else self.say(subject)
+
+    def value(self, value: object) -> str:
+        """A value of the user's, such as a label."""
+        return repr(value)
+
+    def say(self, value: object) -> Any:
+        """A reference in words; what is none stays as it is."""
+        match value:
+            case Value(given):
+                return self.value(given)
+            case Argument(name):
+                return self.argument(name)
+            case Setting(name, given):
+                return self.setting(name, given)
+            case Advice():
+                return self.advice(value)
+            case Phrase() | Note():
+                return value.say(self)
+        return value
+
+    def error(self, subject: str | Setting, problem: Text, fix: Text | None) -> str:
+        """An error: argument, problem and fix in one sentence."""
+        sentence = f"{self.subject(subject)} {self.say(problem)}".strip()
+        return f"{sentence}: {self.say(fix)}" if fix else sentence
+
+
+PYTHON = Voice()
+
+
+# --------------------------------------------------------------------------------------------------------------- errors
+
+
+class InputError(ValueError):
+    """An argument that cannot be used.
+
+    Attributes
+    ----------
+    subject
+        The argument, or :class:`Setting`: the argument with its value.
+    argument
+        Its name.
+    problem
+        What is wrong with it; may end with what it must be.
+    fix
+        What to do about it.
+
+    Examples
+    --------
+    >>> str(InputError("scores", "is empty", "pass at least one row"))
+    'scores is empty: pass at least one row'
+    >>> str(InputError(Setting("kind", "odds"), "is not a kind of scores", "leave it out"))
+    "kind='odds' is not a kind of scores: leave it out"
+    """
+
+    def __init__(self, subject: str | Setting, problem: Text, fix: Text | None = None) -> None:
+        super().__init__(subject, problem, fix)
+        self.subject, self.problem, self.fix = subject, problem, fix
+
+    @property
+    def argument(self) -> str:
+        """The name of the argument."""
+        return self.subject if isinstance(self.subject, str) else self.subject.argument
+
+    def say(self, voice: Voice) -> str:
+        """The error in the words of an edge."""
+        return voice.error(self.subject, self.problem, self.fix)
+
+    def about(self, subject: str | Setting) -> InputError:
+        """The same problem of another argument."""
+        return InputError(subject, self.problem, self.fix)
+
+    def __str__(self) -> str:
+        return self.say(PYTHON)
+
+
+class MissingPackage(ImportError):
+    """A package that is not installed and is needed for what was asked.
+
+    Examples
+    --------
+    >>> str(MissingPackage("drawing", "matplotlib", "calibrant[plot]"))
+    'drawing needs matplotlib: pip install "calibrant[plot]"'
+    """
+
+    def __init__(self, purpose: str, package: str, install: str, instead: str = "") -> None:
+        super().__init__(purpose, package, install, instead)
+        self.purpose, self.package, self.install, self.instead = purpose, package, install, instead
+
+    def __str__(self) -> str:
+        return (
+            f'{self.purpose} needs {self.package}: pip install "{self.install}"{self.instead and f"; {self.instead}"}'
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------- notes
+
+
+class NoteKind(Generic[P]):
+    """A sort of note: its code, and the function that writes its sentence. Made by :func:`note`."""
+
+    def __init__(self, code: str, write: Callable[Concatenate[Voice, P], str]) -> None:
+        self.code, self.write = code, write
+        self.__doc__, self.__module__, self.__name__ = write.__doc__, write.__module__, write.__name__
+        self._names = inspect.getfullargspec(write).args[1:]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Note:
+        """The note with these numbers."""
+        return Note(self, dict(zip(self._names, args, strict=False)) | kwargs)
+
+    def __reduce__(self) -> str:
+        return self.__name__  # pickled by name, as functions are
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something worth knowing: a code, which programs read, and its numbers; :meth:`say` makes the sentence."""
+
+    kind: NoteKind[...]
+    values: Mapping[str, Any]
+
+    @property
+    def code(self) -> str:
+        """What programs read."""
+        return self.kind.code
+
+    def say(self, voice: Voice) -> str:
+        """The note in the words of an edge."""
+        return self.kind.write(voice, **self.values)
+
+    def __str__(self) -> str:
+        return self.say(PYTHON)
+
+    def __hash__(self) -> int:
+        return hash((self.code, tuple(sorted((name, repr(value)) for name, value in self.values.items()))))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Code, numbers and text, ready for JSON."""
+        nested = {name: each.as_dict() if isinstance(each, Note) else each for name, each in self.values.items()}
+        return {"code": self.code, "text": str(self), **nested}
+
+
+def note(code: str) -> Callable[[Callable[Concatenate[Voice, P], str]], NoteKind[P]]:
+    """Turn a function that writes a sentence from a voice and numbers into a :class:`NoteKind`, which makes the notes.
+
+    Examples
+    --------
+    >>> @note("rows-dropped")
+    ... def rows_dropped(voice: Voice, n: int) -> str:
+    ...     return f"{n:,} {voice.nouns.rows} were dropped"
+    >>> found = rows_dropped(n=1200)
+    >>> found.code, found.values["n"], str(found)
+    ('rows-dropped', 1200, '1,200 rows were dropped')
+    """
+    return lambda write: NoteKind(code, write)
+
+
+# ------------------------------------------------------------------------------------------------------------- warnings
+
+
+class CalibrantWarning(UserWarning):
+    """Something that Calibrant guessed, or that looks like a mistake but may be intended; ``note`` has its code."""
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(note)
+        self.note = note
+
+    def __str__(self) -> str:
+        return str(self.note)
+
+
+def warn(message: Note) -> None:
+    """Warn at the first caller outside the package, so that the user sees a line of their own."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "calibrant":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(CalibrantWarning(message), stacklevel=level)
+
+
+# --------------------------------------------------------------------------------------------------------------- words
+
+
+def plural(count: float, noun: str, nouns: str | None = None) -> str:
+    """A count with its noun.
+
+    Examples
+    --------
+    >>> plural(1, "row"), plural(1200, "row"), plural(2, "class", "classes")
+    ('1 row', '1,200 rows', '2 classes')
+    """
+    amount = f"{count:,.12g}" if isinstance(count, float) else f"{count:,}"
+    return f"{amount} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def first_line(error: Exception) -> str:
+    r"""The first line of what another library says, which may say more.
+
+    Examples
+    --------
+    >>> first_line(ValueError("no such table\nCandidates: t"))
+    'no such table'
+    """
+    return next(iter(str(error).strip().splitlines()), "")
+
+
+def listed(words: list[str] | tuple[str, ...], last: str = "and") -> str:
+    """Words as a list in a sentence.
+
+    Examples
+    --------
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"], "or")
+    ('a', 'a and b', 'a, b or c')
+    """
+    return f" {last} ".join([", ".join(words[:-1])] * (len(words) > 1) + list(words[-1:]))

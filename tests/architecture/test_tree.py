@@ -1,0 +1,52 @@
+"""The tree of the package can be read: folders of a size to survey, and names that can be told apart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "calibrant"
+FOLDERS = sorted({path.parent for path in SOURCE.rglob("*.py")})
+MOST_FILES = 18
+
+ENDINGS = ("ations", "ation", "ings", "ing", "ions", "ion", "ers", "er", "ed", "es", "s", "e")
+
+
+def stem(name: str) -> str:
+    """The first word of a module's name without its ending."""
+    word = name.split("_")[0]
+    ending = next((each for each in ENDINGS if word.endswith(each) and len(word) - len(each) >= 3), "")
+    return word.removesuffix(ending)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(SOURCE.parent).as_posix())
+def test_names_in_a_folder_can_be_told_apart(folder: Path) -> None:
+    names = defaultdict(list)
+    for path in folder.iterdir():
+        if path.name != "__init__.py" and (path.suffix == ".py" or (path / "__init__.py").exists()):
+            names[stem(path.stem)].append(path.stem)
+    assert not [group for group in names.values() if len(group) > 1]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(SOURCE.parent).as_posix())
+def test_a_folder_can_be_surveyed(folder: Path) -> None:
+    files = [path for path in folder.iterdir() if path.suffix == ".py" and path.name != "__init__.py"]
+    assert len(files) <= MOST_FILES
+
+
+@pytest.mark.parametrize("name", ["spline splines", "venn venn_abers", "segments segmenting"])
+def test_names_that_differ_by_an_ending_have_one_stem(name: str) -> None:
+    first, second = name.split()
+    assert stem(first) == stem(second)
+
+
+def test_generated_lists_are_up_to_date() -> None:
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "module_list.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout

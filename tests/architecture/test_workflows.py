@@ -1,0 +1,50 @@
+"""The workflows of the forge and the commit hooks call make targets, and do nothing of their own."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = {"fast": "make fast", "engines": "make check", "nightly": "make nightly"}
+
+
+def text_of(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def runs(name: str) -> list[str]:
+    return re.findall(r"^ +- run: (.*)$", text_of(f".github/workflows/{name}.yml"), re.MULTILINE)
+
+
+def test_there_is_no_other_workflow():
+    assert {path.stem for path in (ROOT / ".github" / "workflows").iterdir()} == set(WORKFLOWS)
+
+
+@pytest.mark.parametrize(("name", "command"), WORKFLOWS.items(), ids=WORKFLOWS)
+def test_a_workflow_installs_packages_of_the_system_and_runs_one_target(name, command):
+    *before, last = runs(name)
+    assert last == command
+    assert all(run.startswith("sudo apt-get ") for run in before)
+
+
+@pytest.mark.parametrize("name", ["engines", "nightly"])
+def test_a_workflow_has_the_engines_that_ci_installs(name):
+    wanted = {"openjdk-17-jre-headless", "postgresql"}
+    installed = {word for run in runs(name) if " install " in run for word in run.split()[3:] if word[0] != "-"}
+    assert installed == wanted
+    assert all(f"missing+=({package})" in text_of(".ci/run") for package in wanted)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_may_only_read_and_ends(name):
+    text = text_of(f".github/workflows/{name}.yml")
+    assert "\npermissions:\n  contents: read\n" in text
+    assert "\nconcurrency:\n" in text
+    assert text.count("timeout-minutes:") == text.count("runs-on:") == 1
+
+
+def test_hooks_call_make():
+    text = text_of(".pre-commit-config.yaml")
+    assert re.findall(r"repo: (.*)", text) == ["local"]
+    assert re.findall(r"entry: (.*)", text) == ["make lint", "make types"]
