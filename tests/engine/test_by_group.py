@@ -107,7 +107,7 @@ def test_floats_that_are_whole_numbers_pass_in_memory_and_not_where_they_have_an
     for engine in ("duckdb", "spark"):
         with pytest.raises(InputError, match="cast it to text or to integers first"):
             apply(MAPS["whole"], frame(engine, table), "s")
-    with pytest.raises(InputError, match=r"the column 'whole' holds 3\.5: a group is text, a whole number"):
+    with pytest.raises(InputError, match=r"the column 'whole' holds 3\.5: a group is text, an integer"):
         apply(MAPS["whole"], pd.DataFrame({"s": [0.2], "whole": [3.5]}), "s")
 
 

@@ -1,6 +1,7 @@
-"""What every binary calibrator shares: validation, transform, certificate, storage.
+"""What calibrators share: transform, certificate, storage, export; and of one score: validation and fit.
 
-A calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a :class:`Fit`, and says what it can promise.
+A calibrator of one score implements :meth:`BinaryCalibrator._fit_map`, from a tally to a :class:`Fit`, and says what it
+can promise; one of several classes implements :meth:`ClassCalibrator._fit_classes`, in :mod:`.multiclass.base`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,8 +24,8 @@ from calibrant.fits.prior_correction import Weights, class_odds, refuse_by_class
 from calibrant.fits.ranking import Ranking
 from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.provenance import Provenance, Sampling, State, Weighting
-from calibrant.guarantees.refusal import IMPOSSIBLE, Refusal, RefusalCode, gate
-from calibrant.maps import Map, StepMap
+from calibrant.guarantees.refusal import IMPOSSIBLE, IMPOSSIBLE_OF_CLASSES, Refusal, RefusalCode, gate
+from calibrant.maps import ClassMap, Map, StepMap
 from calibrant.messages import PYTHON, Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.numerics import Ends, to_float32
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
@@ -55,7 +56,160 @@ class Fit(Generic[M]):
     """Further attributes by name."""
 
 
-class BinaryCalibrator(BaseEstimator):
+class Calibrator(BaseEstimator):
+    """Base of all calibrators: what a fitted map of one score or of several classes can do.
+
+    Attributes
+    ----------
+    map_ : Map
+        The fitted map: frozen data that applies, prints, compares and exports itself.
+    provenance_ : Provenance or ClassProvenance
+        Rows, score kind and fingerprint of the data behind it.
+    notes_ : tuple of Note
+        What was guessed, converted or decided on the way; ``str(note)`` is a sentence.
+    state_ : str
+        ``"calibrated"``; after an automatic choice also ``"kept"`` or ``"uncalibrated"``.
+    """
+
+    map_: Any
+    provenance_: Any
+    notes_: tuple[Note, ...]
+
+    def _set(self, fit: Fit[Map], notes: tuple[Note, ...]) -> None:
+        """Keep what a fit found, after these notes."""
+        self.map_, self.notes_ = fit.map, (*notes, *fit.notes)
+        for name, value in fit.found.items():
+            setattr(self, name, value)
+
+    def _state(self) -> State:
+        return "calibrated"
+
+    @property
+    def _of_classes(self) -> bool:
+        """Whether the fitted map is one of several classes."""
+        return isinstance(getattr(self, "map_", None), ClassMap)
+
+    @property
+    def state_(self) -> str:
+        """What became of the scores."""
+        check_is_fitted(self, "map_")
+        return str(self.provenance_.state)
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The frozen result: map, certificate and provenance; what ``save`` writes."""
+        check_is_fitted(self, "map_")
+        return Calibration(self.map_, self.provenance_, self.certificate())
+
+    def transform(self, scores: Any, score: str | None = None, *, name: str = "calibrated") -> Any:
+        """Calibrated probabilities, one per score; float32 in gives float32 out, NaN gives NaN.
+
+        With the name of a column, ``scores`` is a frame, and what comes back is the same kind of frame with the column
+        ``name`` in addition, in double precision; see :func:`calibrant.engine.apply`. Lazy frames stay lazy.
+
+        Of several classes, a matrix or a frame with one column for each of ``map_.outputs``.
+        """
+        return self._applicable().transform(scores, score, name=name)
+
+    def _applicable(self) -> Calibration:
+        """What applies; without the certificate, which may take a while."""
+        check_is_fitted(self, "map_")
+        return Calibration(self.map_, self.provenance_, None)
+
+    def predict_proba(self, scores: Any) -> NDArray[Any]:
+        """Columns ``1 - p`` and ``p``, or those of the classes; always an array."""
+        p = self.transform(scores)
+        return np.asarray(p) if self._of_classes else both_classes(p)
+
+    def fit_transform(self, scores: Any, y: ArrayLike | None = None, **fit_params: Any) -> Any:
+        """Fit, then map the same scores; to judge the result use :func:`calibrant.crossfit` instead."""
+        fitted = cast(Any, self).fit(scores, y, **fit_params)
+        return fitted.transform(scores) if self._of_classes else fitted.transform(scores, fit_params.get("score"))
+
+    def certificate(
+        self, alpha: float | None = None, *, bound: Bound = "clopper-pearson", mode: Mode = "simultaneous"
+    ) -> Certificate | Refusal:
+        """What is promised about the fitted map, as a value that prints one sentence; or why nothing is.
+
+        ``alpha`` is by default the calibrator's own, where it has one, else 0.1.
+        """
+        check_is_fitted(self, "map_")
+        refusal = gate(self.provenance_)
+        if refusal is not None:
+            return refusal
+        return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
+
+    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
+        if self._of_classes:
+            return IMPOSSIBLE_OF_CLASSES
+        return TABLE if isinstance(self.map_, StepMap) else IMPOSSIBLE
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
+        self.calibration_.save(path)
+
+    def to_sql(self, columns: Any = None, dialect: str = "duckdb", *, by: Mapping[str, str] | None = None) -> Any:
+        """The map as SQL over the column of scores, or those of the classes; see :meth:`Calibration.to_sql`."""
+        return self.calibration_.to_sql(columns, dialect, by=by)
+
+    def export_sql(
+        self,
+        path: str | PathLike[str],
+        columns: Any = None,
+        dialect: str = "duckdb",
+        *,
+        connection: Any = None,
+        by: Mapping[str, str] | None = None,
+    ) -> Proof:
+        """Write the SQL with its proof; see :meth:`Calibration.export_sql`."""
+        return self.calibration_.export_sql(path, columns, dialect, connection=connection, by=by)
+
+    def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
+        """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
+        return self.calibration_.to_onnx(dtype, shape=shape)
+
+    def export_onnx(
+        self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
+    ) -> Proof:
+        """Write the ONNX model with its proof; see :meth:`Calibration.export_onnx`."""
+        return self.calibration_.export_onnx(path, dtype, shape=shape)
+
+    def __str__(self) -> str:
+        """What was fitted, to what, and what is promised."""
+        return self.say(PYTHON)
+
+    def say(self, voice: Voice) -> str:
+        """The same in the words of an edge."""
+        if not hasattr(self, "map_"):
+            return f"{self!r}, not fitted"
+        weighted = self.provenance_.weights == "importance" and not self._of_classes
+        lines = [
+            f"{self!r} fitted to {self._fitted_to()}",
+            f"  {self._describe(voice)}",
+            *([] if self._of_classes else [f"  {self.ranking_}"]),
+            *(f"  {line}" for line in certificate_text(self.certificate(), voice).splitlines()),
+            *([f"  note: {importance_weights().say(voice)}"] if weighted else []),
+            *(f"  note: {note.say(voice)}" for note in self.notes_),
+        ]
+        return "\n".join(lines)
+
+    def _fitted_to(self) -> str:
+        data = self.provenance_
+        if self._of_classes:
+            return f"{data.n:,.12g} rows of {len(data.class_mass):,} classes{_UNITS[data.weights]}, {data.kind} scores"
+        return f"{data.n:,.12g} {data.kind} scores with {data.events:,.12g} events{_UNITS[data.weights]}"
+
+    def _describe(self, voice: Voice) -> str:
+        return repr(self.map_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Labels are needed."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+class BinaryCalibrator(Calibrator):
     """Base of calibrators of one score and two classes.
 
     Attributes
@@ -71,6 +225,8 @@ class BinaryCalibrator(BaseEstimator):
     state_ : str
         ``"calibrated"``; after an automatic choice also ``"kept"`` or ``"uncalibrated"``.
     """
+
+    map_: Map
 
     #: Resolutions of a tally that the method can work with.
     _accepts: ClassVar[tuple[Resolution, ...]] = ("exact", "grid", "bins")
@@ -194,10 +350,7 @@ class BinaryCalibrator(BaseEstimator):
         if not tally.total > 0:
             raise InputError("tally", "is empty", "pass at least one row")
         seen = self._seen(tally)
-        fit = self._fit_map(seen)
-        self.map_, self.notes_ = fit.map, (*notes, *_too_few(self._needed_minority, seen), *fit.notes)
-        for name, value in fit.found.items():
-            setattr(self, name, value)
+        self._set(self._fit_map(seen), (*notes, *_too_few(self._needed_minority, seen)))
         return self
 
     def _check(self) -> None:
@@ -217,127 +370,15 @@ class BinaryCalibrator(BaseEstimator):
         ends = self._whole_ends if clamp is None else ends_at(clamp, tally.kind)
         return tally if ends is None else tally.with_ends(ends)
 
-    def _state(self) -> State:
-        return "calibrated"
-
-    @property
-    def state_(self) -> str:
-        """What became of the scores."""
-        check_is_fitted(self, "map_")
-        return self.provenance_.state
-
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         """The fitted map, notes, and further attributes; nothing is set here."""
         raise NotImplementedError
 
-    @property
-    def calibration_(self) -> Calibration:
-        """The frozen result: map, certificate and provenance; what ``save`` writes."""
-        check_is_fitted(self, "map_")
-        return Calibration(self.map_, self.provenance_, self.certificate())
-
-    @overload
-    def transform(self, scores: ArrayLike, score: None = None) -> NDArray[Any]: ...
-
-    @overload
-    def transform(self, scores: Any, score: str, *, name: str = ...) -> Any: ...
-
-    def transform(self, scores: Any, score: str | None = None, *, name: str = "calibrated") -> Any:
-        """Calibrated probabilities, one per score; float32 in gives float32 out, NaN gives NaN.
-
-        With the name of a column, ``scores`` is a frame, and what comes back is the same kind of frame with the column
-        ``name`` in addition, in double precision; see :func:`calibrant.engine.apply`. Lazy frames stay lazy.
-        """
-        return self._applicable().transform(scores, score, name=name)
-
-    def _applicable(self) -> Calibration:
-        """What applies; without the certificate, which may take a while."""
-        check_is_fitted(self, "map_")
-        return Calibration(self.map_, self.provenance_, None)
-
-    def predict_proba(self, scores: ArrayLike) -> NDArray[Any]:
-        """Columns ``1 - p`` and ``p``, for pipelines."""
-        return both_classes(self.transform(scores))
-
-    def fit_transform(self, scores: Any, y: ArrayLike | None = None, **fit_params: Any) -> Any:
-        """Fit, then map the same scores; to judge the result use :func:`calibrant.crossfit` instead."""
-        return self.fit(scores, y, **fit_params).transform(scores, fit_params.get("score"))
-
-    def certificate(
-        self, alpha: float | None = None, *, bound: Bound = "clopper-pearson", mode: Mode = "simultaneous"
-    ) -> Certificate | Refusal:
-        """What is promised about the fitted map, as a value that prints one sentence; or why nothing is.
-
-        ``alpha`` is by default the calibrator's own, where it has one, else 0.1.
-        """
-        check_is_fitted(self, "map_")
-        refusal = gate(self.provenance_)
-        if refusal is not None:
-            return refusal
-        return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
-
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return TABLE if isinstance(self.map_, StepMap) else IMPOSSIBLE
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
-        self.calibration_.save(path)
-
-    def to_sql(self, column: str, dialect: str = "duckdb", *, by: Mapping[str, str] | None = None) -> str:
-        """The map as one SQL expression over ``column``; see :meth:`Calibration.to_sql`."""
-        return self.calibration_.to_sql(column, dialect, by=by)
-
-    def export_sql(
-        self,
-        path: str | PathLike[str],
-        column: str,
-        dialect: str = "duckdb",
-        *,
-        connection: Any = None,
-        by: Mapping[str, str] | None = None,
-    ) -> Proof:
-        """Write the expression with its proof; see :meth:`Calibration.export_sql`."""
-        return self.calibration_.export_sql(path, column, dialect, connection=connection, by=by)
-
-    def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
-        """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
-        return self.calibration_.to_onnx(dtype, shape=shape)
-
-    def export_onnx(
-        self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
-    ) -> Proof:
-        """Write the ONNX model with its proof; see :meth:`Calibration.export_onnx`."""
-        return self.calibration_.export_onnx(path, dtype, shape=shape)
-
-    def __str__(self) -> str:
-        """What was fitted, to what, and what is promised."""
-        return self.say(PYTHON)
-
-    def say(self, voice: Voice) -> str:
-        """The same in the words of an edge."""
-        if not hasattr(self, "map_"):
-            return f"{self!r}, not fitted"
-        data = self.provenance_
-        unit = _UNITS[data.weights]
-        lines = [
-            f"{self!r} fitted to {data.n:,.12g} {data.kind} scores with {data.events:,.12g} events{unit}",
-            f"  {self._describe(voice)}",
-            f"  {self.ranking_}",
-            *(f"  {line}" for line in certificate_text(self.certificate(), voice).splitlines()),
-            *([f"  note: {importance_weights().say(voice)}"] if data.weights == "importance" else []),
-            *(f"  note: {note.say(voice)}" for note in self.notes_),
-        ]
-        return "\n".join(lines)
-
-    def _describe(self, voice: Voice) -> str:
-        return repr(self.map_)
-
     def __sklearn_tags__(self) -> Any:
         """One-dimensional input, no matrix of features."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array = True
-        tags.input_tags.two_d_array = False
-        tags.target_tags.required = True
+        tags.input_tags.one_d_array = not self._of_classes
+        tags.input_tags.two_d_array = self._of_classes
         return tags
 
 

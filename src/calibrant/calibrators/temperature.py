@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,12 @@ from calibrant.calibrators.base import BinaryCalibrator, Fit
 from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.fits.scaling import Scaling, fit_temperature, rates_text, unlimited
 from calibrant.fits.softmax import LogRows, fit_slope, zero_notes
-from calibrant.guarantees.certificate import Bound, Mode
-from calibrant.maps import ClassMap, LogitAffineMap, Map, SoftmaxMap
+from calibrant.maps import LogitAffineMap, Map, SoftmaxMap
 from calibrant.messages import InputError, Voice
 from calibrant.tallies import Tally, ends_at
 
 
-class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[misc]  # one or the other, as was fitted
+class TemperatureScaling(BinaryCalibrator, ClassCalibrator):
     r"""One slope on the log-odds, or on all logits of a row: sharper or softer, with the middle left where it is.
 
     .. math:: m(s) = \operatorname{expit}\bigl(a \operatorname{logit}(s)\bigr), \qquad
@@ -102,56 +101,7 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):  # type: ignore[mis
             return rates_text(inner)
         return f"temperature {self.temperature_:.4g}, that is slope {inner.slope:.4g} on the {inner.on}"
 
-    # What follows differs between one score and several classes: each is the method of the base that was fitted.
-
-    @property
-    def _way(self) -> Any:
-        return ClassCalibrator if isinstance(getattr(self, "map_", None), ClassMap) else BinaryCalibrator
-
-    @property
-    def calibration_(self) -> Any:
-        """The frozen result: map, certificate and provenance; what ``save`` writes."""
-        return self._way.calibration_.fget(self)
-
-    def _applicable(self) -> Any:
-        return self._way._applicable(self)
-
-    def transform(self, scores: Any, *args: Any, **options: Any) -> Any:
-        """Calibrated probabilities, one per score, or a matrix of them."""
-        return self._way.transform(self, scores, *args, **options)
-
-    def predict_proba(self, scores: Any) -> NDArray[Any]:
-        """Columns ``1 - p`` and ``p``, or those of the classes."""
-        return cast(NDArray[Any], self._way.predict_proba(self, scores))
-
-    @available_if(lambda self: self._way is ClassCalibrator)  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self._of_classes)  # type: ignore[untyped-decorator]
     def predict(self, scores: Any) -> NDArray[Any]:
         """The class that is the most likely one after calibration; of a matrix only."""
         return ClassCalibrator.predict(self, scores)
-
-    def to_sql(self, *args: Any, **options: Any) -> Any:
-        """SQL; see :meth:`Calibration.to_sql`."""
-        return self.calibration_.to_sql(*args, **options)
-
-    def export_sql(self, *args: Any, **options: Any) -> Any:
-        """Write SQL with its proof; see :meth:`Calibration.export_sql`."""
-        return self.calibration_.export_sql(*args, **options)
-
-    def to_onnx(self, *args: Any, **options: Any) -> Any:
-        """An ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
-        return self.calibration_.to_onnx(*args, **options)
-
-    def export_onnx(self, *args: Any, **options: Any) -> Any:
-        """Write the ONNX model; see :meth:`Calibration.export_onnx`."""
-        return self.calibration_.export_onnx(*args, **options)
-
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Any:
-        return self._way._certify(self, alpha, bound, mode)
-
-    def say(self, voice: Voice) -> str:
-        """What was fitted, to what, and what is promised."""
-        return cast(str, self._way.say(self, voice))
-
-    def __sklearn_tags__(self) -> Any:
-        """One score before it is fitted."""
-        return self._way.__sklearn_tags__(self)

@@ -90,6 +90,13 @@ IMPOSSIBLE = Refusal(
 )
 
 
+IMPOSSIBLE_OF_CLASSES = Refusal(
+    RefusalCode.INJECTIVE,
+    "no distribution-free guarantee is possible for an injective map, however many rows it is fitted on "
+    "(Gupta 2023, Theorem 3.3): use TopLabelHistogramBinning or ClassWiseHistogramBinning if you need a certificate",
+)
+
+
 def gate(provenance: Provenance | ClassProvenance) -> Refusal | None:
     """The reason, if any, why rows like these can carry no certificate."""
     if provenance.weights == "importance":
