@@ -40,6 +40,7 @@ from scipy import stats
 from worlds import WORLDS, World
 
 from calibrant.calibrators.binary.binning import HistogramBinning
+from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificate import Certificate, Mode
 from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
@@ -51,7 +52,7 @@ Bools = NDArray[np.bool_]
 
 ALPHA = 0.1
 LEVEL = 1e-3
-BOUNDS = ("clopper-pearson", "hoeffding", "bernstein", "always-valid")
+FIRST = next(iter(BOUNDS))
 MODES: tuple[Mode, ...] = ("simultaneous", "marginal")
 ROUNDING = 1e-12
 """The truth is computed in double precision: this much is not held against a certificate."""
@@ -96,7 +97,7 @@ class Form:
     @property
     def bounds(self) -> tuple[str, ...]:
         """Always-valid promises are made only for bins that would stay the same after more rows."""
-        return BOUNDS if self.fixed else BOUNDS[:3]
+        return tuple(bound for bound in BOUNDS if self.fixed or bound != "always-valid")
 
     def fit(self, today: Sample, before: Sample, n_bins: int, seed: int) -> HistogramBinning:
         calibrator = HistogramBinning(n_bins)
@@ -494,9 +495,9 @@ def print_report(rows: Sequence[Row], wrong: Sequence[Flaw], size: Size) -> None
         for (n, n_bins, form), found in _lines(rows, name):
             line = f"  {f'{n}/{n_bins}':<8} {form:<9}"
             for mode in MODES:
-                line += f"| {found[BOUNDS[0], mode].error:6.4f} "
+                line += f"| {found[FIRST, mode].error:6.4f} "
                 line += "".join(f"{_ratio(found.get((bound, mode))):>5} " for bound in BOUNDS)
-            some = found[BOUNDS[0], MODES[0]]
+            some = found[FIRST, MODES[0]]
             edges = f"{100 * some.edges_in:6.1f}" if FORMS[form].bins == "all" else f"{'':>6}"
             print(f"{line}| {100 * some.promised:8.1f} {edges} {100 * some.refused:6.1f}")
     print("\nThe check has teeth: certificates that look right and are not, in % broken")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,19 @@ class Problem:
         return values if self.rows is None else values[self.rows]
 
 
+class Certified(NamedTuple):
+    """What a certificate about the claims of a notion rests on (docs/certificates/classes.md), and how it is worded."""
+
+    theorem: str
+    among: str
+    """Of which rows the share is meant."""
+    meets: str
+    """The same for one new row."""
+    every: str = "for every class and each of its bins"
+    unit: tuple[str, str] = ("class", "classes")
+    """What the parts of the certificate are, one and several."""
+
+
 @dataclass(frozen=True)
 class Notion:
     """A sense in which rows of class probabilities can be calibrated.
@@ -104,6 +117,8 @@ class Notion:
     """
 
     name: ClassVar[str]
+    certified: ClassVar[Certified | None] = None
+    """None where no theorem here covers it."""
 
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """The binary claims that it makes about rows of so many classes."""
@@ -157,6 +172,13 @@ class Confidence(Notion):
     """
 
     name: ClassVar[str] = "confidence"
+    certified: ClassVar[Certified | None] = Certified(
+        "Algorithm 5.1",
+        "among rows whose most likely class has that probability, the share for which it is right",
+        "in the bin that it falls in, the share of rows whose most likely class is right",
+        every="in every bin",
+        unit=("rank", "ranks"),
+    )
 
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """One claim, for all classes together."""
@@ -177,6 +199,11 @@ class TopLabel(Notion):
     """
 
     name: ClassVar[str] = "top-label"
+    certified: ClassVar[Certified | None] = Certified(
+        "Theorem 5.1",
+        "among rows predicted as that class with that probability, the true share of the class",
+        "in the bin of its predicted class that it falls in, the true share of that class",
+    )
 
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """One claim, to hold for each predicted class."""
@@ -197,6 +224,11 @@ class ClassWise(Notion):
     """
 
     name: ClassVar[str] = "class-wise"
+    certified: ClassVar[Certified | None] = Certified(
+        "Theorem 5.2",
+        "among rows that give that class that probability, the true share of the class",
+        "for all classes at once, in the bin of a class that it falls in, the true share of that class",
+    )
 
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """A claim for each class."""
@@ -210,6 +242,14 @@ class TopKConfidence(Notion):
     k: int = 3
 
     name: ClassVar[str] = "top-k-confidence"
+    certified: ClassVar[Certified | None] = Certified(
+        "Algorithm 5.7",
+        "among rows whose class of that rank has that probability, the share for which it is right",
+        "for all ranks at once, in the bin of a rank that it falls in, the share of rows whose class of that rank is "
+        "right",
+        every="for every rank and each of its bins",
+        unit=("rank", "ranks"),
+    )
 
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """A claim for each rank."""
@@ -223,6 +263,13 @@ class TopKLabel(Notion):
     k: int = 3
 
     name: ClassVar[str] = "top-k-label"
+    certified: ClassVar[Certified | None] = Certified(
+        "Theorem 5.1 for each rank",
+        "among rows where that class has that rank and that probability, the true share of the class",
+        "for all ranks at once, in the bin of its class of a rank that it falls in, the true share of that class",
+        every="for every rank and class and each of its bins",
+        unit=("class and rank", "classes and ranks"),
+    )
 
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """A claim for each rank, to hold for each class."""

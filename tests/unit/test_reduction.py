@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import tracemalloc
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
@@ -29,11 +29,11 @@ from calibrant.export.errors import DocumentError
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.certificate import Certificate, Mode
 from calibrant.guarantees.provenance import Sampling, Weighting
-from calibrant.guarantees.refusal import Refusal, gate
+from calibrant.guarantees.refusal import Refusal, RefusalCode, gate
 from calibrant.maps import PerClassMap, TopMap
 from calibrant.maps.classes import softmax
 from calibrant.messages import CalibrantWarning, InputError
-from calibrant.notions import ClassWise, Notion, TopKConfidence, TopKLabel, TopLabel
+from calibrant.notions import Claim, ClassWise, Notion, TopKConfidence, TopKLabel, TopLabel
 
 Floats = NDArray[np.float64]
 
@@ -702,3 +702,24 @@ def test_a_smooth_map_of_classes_is_sent_to_binning_of_classes() -> None:
     told = Reduction("class-wise", PlattScaling()).fit(p, p.argmax(axis=1)).certificate()
     assert isinstance(told, Refusal)
     assert "ClassWiseHistogramBinning" in str(told)
+
+
+@dataclass(frozen=True)
+class SecondLabel(Notion):
+    """A notion of a user: the class of the second largest score."""
+
+    name: ClassVar[str] = "second-label"
+
+    def claims(self, classes: int) -> tuple[Claim, ...]:
+        return (Claim(2, None, True),)
+
+
+def test_a_notion_without_a_theorem_is_calibrated_and_not_certified() -> None:
+    rng = np.random.default_rng(5)
+    scores = rng.dirichlet(np.ones(3), 300)
+    y = np.array([rng.choice(3, p=row) for row in scores])
+    fitted = Reduction(SecondLabel(), HistogramBinning(n_bins=3)).fit(scores, y)
+    refusal = fitted.certificate()
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == RefusalCode.NO_THEOREM
+    assert "second-label" in str(refusal)

@@ -231,6 +231,11 @@ def refuse_not_finite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
     refuse_infinite(a, name, fix)
 
 
+def refuse_empty(name: str | Setting) -> NoReturn:
+    """Say that there is nothing to work on."""
+    raise InputError(name, "is empty", "pass at least one row")
+
+
 def refuse_infinite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
     """Say which values are infinite, and what to do."""
     infinite = np.isinf(a)

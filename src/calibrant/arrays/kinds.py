@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import refuse_not_finite, value_range
+from calibrant.arrays.columns import refuse_empty, refuse_not_finite, value_range
 from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Text, Voice, note, warn
 
 Kind = Literal["probability", "logit", "real"]
@@ -65,7 +65,7 @@ def sniff_kind(scores: NDArray[np.float64]) -> tuple[Kind, Note]:
     'logit'
     """
     if scores.size == 0:
-        raise InputError("scores", "is empty", "pass at least one row")
+        refuse_empty("scores")
     low, high = value_range(scores)
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(scores, "scores", Advice.DROP_OR_REPAIR_SCORES)

@@ -13,6 +13,7 @@ from calibrant.arrays.columns import (
     check_length,
     check_option,
     read_floats,
+    refuse_empty,
     refuse_infinite,
     refuse_not_finite,
     refuse_other_order,
@@ -22,7 +23,7 @@ from calibrant.arrays.columns import (
 from calibrant.arrays.kinds import Kind, refuse_outside, settle_kind
 from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
 from calibrant.arrays.sides import check_time, check_weights, side_column
-from calibrant.messages import Advice, InputError, Note, Voice, note
+from calibrant.messages import Advice, Note, Voice, note
 
 
 @note("rows-without-weight")
@@ -138,7 +139,7 @@ def check_rows(
     s = read_floats(scores, "scores")
     n = s.size
     if n == 0:
-        raise InputError("scores", "is empty", "pass at least one row")
+        refuse_empty("scores")
     target = label_column(y, "y")
     check_length(target, "y", n)
     refuse_other_order(scores, y)

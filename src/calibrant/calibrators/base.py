@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Kind, check_rows
-from calibrant.arrays.columns import check_option, need_names, refuse_names, score_and_label
+from calibrant.arrays.columns import check_option, need_names, refuse_empty, refuse_names, score_and_label
 from calibrant.calibration import Calibration
 from calibrant.fits.needs import minority_rows
 from calibrant.fits.prior_correction import Weights, class_odds, refuse_by_class, restored
@@ -348,7 +348,7 @@ class BinaryCalibrator(Calibrator):
                 f"it needs {' or '.join(map(repr, self._accepts))}",
             )
         if not tally.total > 0:
-            raise InputError("tally", "is empty", "pass at least one row")
+            refuse_empty("tally")
         seen = self._seen(tally)
         self._set(self._fit_map(seen), (*notes, *_too_few(self._needed_minority, seen)))
         return self

@@ -11,7 +11,7 @@ import numpy as np
 
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.kinds import ClassKind
-from calibrant.guarantees.about.classes import THEOREMS, ClassBins, part_name
+from calibrant.guarantees.about.classes import ClassBins, certified, part_name
 from calibrant.guarantees.about.paths import PathNodes, with_rows
 from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
 from calibrant.guarantees.about.scores import ScoreBins
@@ -247,6 +247,9 @@ def issue_classes(
 ) -> Certificate | Refusal:
     """The certificate of binned evidence about several classes, or the reason why there is none."""
     terms = checked_terms(alpha, bound, mode)
+    words = certified(notion.name)
+    if words is None:
+        return Refusal(RefusalCode.NO_THEOREM, f"no theorem here covers the notion {notion.name!r}")
     if bound == "always-valid":
         return MOVING_CLASSES
     for each in evidence:
@@ -282,7 +285,7 @@ def issue_classes(
     outputs = np.concatenate([each.bins.outputs for each in kept])
     table = outputs, *_intervals(about, events, rows, terms), rows, events
     bins_by = Counter(each.bins.source for each in kept).most_common(1)[0][0]
-    theorem = Source("Gupta 2023", THEOREMS[notion.name])
+    theorem = Source("Gupta 2023", words.theorem)
     source = f"{theorem}; bins by {bins_by.place if bins_by.work == theorem.work else bins_by}"
     assumed = (*ASSUMED, *dict.fromkeys(each.bins.assumption for each in kept if each.bins.assumption))
     promise = Certificate.of(about, table, terms, provenance.kind, int(provenance.n), assumed, source)

@@ -9,7 +9,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays.columns import check_length, read_floats
+from calibrant.arrays.columns import check_length, read_floats, refuse_empty
 from calibrant.messages import Advice, InputError, Voice, note, plural
 from calibrant.metrics.binary.bins import Scores
 from calibrant.metrics.estimates import Estimate
@@ -185,7 +185,7 @@ def _moved(values: NDArray[Any], to: NDArray[np.intp]) -> NDArray[Any]:
 def _finite(values: ArrayLike, name: str) -> Floats:
     column = read_floats(values, name)
     if not len(column):
-        raise InputError(name, "is empty", "pass at least one row")
+        refuse_empty(name)
     if not np.isfinite(column).all():
         raise InputError(name, "holds values that are missing or infinite", Advice.DROP_ROWS)
     return np.asarray(column + 0.0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Kind, Rows
-from calibrant.arrays.columns import read_floats, refuse_not_finite, value_range, without_negative_zero
+from calibrant.arrays.columns import read_floats, refuse_empty, refuse_not_finite, value_range, without_negative_zero
 from calibrant.arrays.kinds import settle_kind
 from calibrant.arrays.sides import check_weights
 from calibrant.calibration import Calibration
@@ -39,7 +39,7 @@ def unlabelled(scores: ArrayLike | Tally, sample_weight: ArrayLike | None, kind:
         return scores
     s = read_floats(scores, name)
     if not s.size:
-        raise InputError(name, "is empty", "pass at least one row")
+        refuse_empty(name)
     low, high = value_range(s)
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(s, name, "drop these rows or repair the score")

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_length, check_option, refuse_other_order
+from calibrant.arrays.columns import check_length, check_option, refuse_empty, refuse_other_order
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.labels import label_column
@@ -200,7 +200,7 @@ def check_class_rows(
     matrix, columns = read_matrix(scores)
     n, size = matrix.shape
     if n == 0:
-        raise InputError("scores", "is empty", "pass at least one row")
+        refuse_empty("scores")
     if is_matrix(y):
         raise InputError(
             "y",

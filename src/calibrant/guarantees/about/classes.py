@@ -16,45 +16,13 @@ from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, 
 from calibrant.guarantees.provenance import ClassProvenance
 from calibrant.maps import ClassMap, Map, PerClassMap, StepMap, TopMap
 from calibrant.messages import InputError, plural
-from calibrant.notions import NOTIONS, Notion
+from calibrant.notions import NOTIONS, Certified, Notion
 from calibrant.numerics import Floats, Ints
 
-THEOREMS = {
-    "confidence": "Algorithm 5.1",
-    "top-label": "Theorem 5.1",
-    "class-wise": "Theorem 5.2",
-    "top-k-confidence": "Algorithm 5.7",
-    "top-k-label": "Theorem 5.1 for each rank",
-}
-"""What the promise of each notion rests on; see docs/certificates/classes.md."""
 
-_AMONG = {
-    "confidence": "among rows whose most likely class has that probability, the share for which it is right",
-    "top-label": "among rows predicted as that class with that probability, the true share of the class",
-    "class-wise": "among rows that give that class that probability, the true share of the class",
-    "top-k-confidence": "among rows whose class of that rank has that probability, the share for which it is right",
-    "top-k-label": "among rows where that class has that rank and that probability, the true share of the class",
-}
-_MEETS = {
-    "confidence": "in the bin that it falls in, the share of rows whose most likely class is right",
-    "top-label": "in the bin of its predicted class that it falls in, the true share of that class",
-    "class-wise": "for all classes at once, in the bin of a class that it falls in, the true share of that class",
-    "top-k-confidence": "for all ranks at once, in the bin of a rank that it falls in, the share of rows whose class "
-    "of that rank is right",
-    "top-k-label": "for all ranks at once, in the bin of its class of a rank that it falls in, the true share of that "
-    "class",
-}
-_EVERY = {
-    "confidence": "in every bin",
-    "top-k-confidence": "for every rank and each of its bins",
-    "top-k-label": "for every rank and class and each of its bins",
-}
-
-_UNITS = {
-    "confidence": ("rank", "ranks"),
-    "top-k-confidence": ("rank", "ranks"),
-    "top-k-label": ("class and rank", "classes and ranks"),
-}
+def certified(notion: str) -> Certified | None:
+    """What a certificate of a notion says; None where there is none."""
+    return NOTIONS[notion].certified if notion in NOTIONS else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +147,7 @@ class ClassBins(About):
         places = self._places()
         if not self.parts or len(places) != len(self.parts) or len(set(places)) != len(places):
             raise ValueError("a certificate of classes needs one rank and class for each part, and a part")
-        if self.notion not in THEOREMS or (self.k > 0) != bool(fields(NOTIONS[self.notion])) or self.k < 0:
+        if certified(self.notion) is None or (self.k > 0) != bool(fields(NOTIONS[self.notion])) or self.k < 0:
             raise ValueError("the notion is not known, or does not go with its number of ranks")
         if not all(self._claimed(rank, column) for rank, column in places):
             raise ValueError("the parts must be about what the notion is about")
@@ -250,19 +218,25 @@ class ClassBins(About):
     def broken_units(self, broken: Ints) -> str:
         """In how many classes or ranks there is a contradiction."""
         hit = sum(bool(((broken >= at.start) & (broken < at.stop)).any()) for at in self.slices)
-        return f"{hit:,} of {plural(len(self.parts), *_UNITS.get(self.notion, ('class', 'classes')))}"
+        return f"{hit:,} of {plural(len(self.parts), *self._words.unit)}"
 
     # --------------------------------------------------------------------------------------------------------- words
 
     def sentences(self, promise: Certificate) -> Iterator[str]:
         """What is promised, how it is spread, what it rests on and leaves out."""
-        every = _EVERY.get(self.notion, "for every class and each of its bins")
-        head = promise.head(f"{every}: {_AMONG[self.notion]}", f": {_MEETS[self.notion]}")
+        words = self._words
+        head = promise.head(f"{words.every}: {words.among}", f": {words.meets}")
         yield f"{head} differs from the probability by at most {round_up(promise.epsilon)}."
         yield from self._spread(promise)
         bins = plural(int(promise.promised.sum()), "bin")
         yield f"  Basis: {plural(promise.n, 'row')}, {promise.bound} intervals in {bins}; {promise.source}."
         yield from (f"  Not covered: {sentence}." for sentence in (*self.left_out, *self._edges(promise)))
+
+    @property
+    def _words(self) -> Certified:
+        words = certified(self.notion)
+        assert words is not None  # asked when it was made
+        return words
 
     def _spread(self, promise: Certificate) -> Iterator[str]:
         """Which part is the worst, where parts differ, and what follows for the error."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays.columns import check_length, is_whole
+from calibrant.arrays.columns import check_length, is_whole, refuse_empty
 from calibrant.arrays.keys import read_keys
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.rows import read_matrix
@@ -232,7 +232,7 @@ def _as_forecast(forecast: Any, taxonomy: Any, name: str = "forecast") -> PathFo
     else:
         told = _from_matrix(forecast, as_taxonomy(taxonomy))
     if not len(told):
-        raise InputError(name, "is empty", "pass at least one row")
+        refuse_empty(name)
     if (told.leaves < 0).any():
         bad = int((told.leaves < 0).argmax())
         raise InputError(name, f"is missing in row {bad}", "drop the rows whose scores are missing")
