@@ -248,7 +248,11 @@ def test_numbers_stand_one_below_the_other(run):
     ("module", "words", "expected"),
     [
         ("matplotlib", "report rows.csv --out r.html", 'pip install "calibrant[plot]"'),
-        ("sqlglot", "export m.json --dialect postgres", 'cannot be checked here: pip install "calibrant[sql]"'),
+        (
+            "sqlglot",
+            "export m.json --dialect postgres",
+            'cannot be checked without sqlglot: pip install "calibrant[sql]"',
+        ),
     ],
 )
 def test_what_is_not_installed_is_told_with_the_line_that_installs_it(run, here, module, words, expected):
