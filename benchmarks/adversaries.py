@@ -342,9 +342,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     began, book, full = time.perf_counter(), Book(), args.full
-    two_choices(book, 100_000, (0.1, 0.05, 0.5) if full else (0.1,), args.seed)
-    bounded(book, 100_000 if full else 20_000, args.seed)
-    drawn(book, 200 if full else 10, 2_000, tuple(HEDGERS)[: None if full else 2], args.seed)
+    two_choices(book, 100_000 if full else 40_000, (0.1, 0.05, 0.5) if full else (0.1,), args.seed)
+    bounded(book, 100_000 if full else 10_000, args.seed)
+    drawn(book, 200 if full else 6, 2_000, tuple(HEDGERS)[: None if full else 2], args.seed)
     calibeaten(book, 10 if full else 2, 10_000 if full else 4_000, args.seed)
     failing(book, 20_000 if full else 5_000, args.seed)
     print(f"\n{book.broken} promises broken; {time.perf_counter() - began:.0f} s")

@@ -96,8 +96,8 @@ class Form:
 
     @property
     def bounds(self) -> tuple[str, ...]:
-        """Always-valid promises are made only for bins that would stay the same after more rows."""
-        return tuple(bound for bound in BOUNDS if self.fixed or bound != "always-valid")
+        """Bounds that hold at any time are offered only for bins that would stay the same after more rows."""
+        return tuple(bound for bound in BOUNDS if self.fixed or not BOUNDS[bound].any_time)
 
     def fit(self, today: Sample, before: Sample, n_bins: int, seed: int) -> HistogramBinning:
         calibrator = HistogramBinning(n_bins)
@@ -131,7 +131,7 @@ FORMS: Mapping[str, Form] = {
 }
 
 FULL = Size(2_000, (Setting(21, 10), Setting(1_000, 5), Setting(5_000, 10)), tuple(FORMS))
-QUICK = Size(100, (Setting(21, 10), Setting(1_000, 5)), tuple(FORMS))
+QUICK = Size(50, (Setting(21, 10), Setting(1_000, 5)), tuple(FORMS))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def judge(
     out.fits[row] = covered[-1], error.max(), error[drawn] if inside else np.nan, edges_in, 0.0
     for (i, bound), (j, mode) in product(enumerate(bounds), enumerate(MODES)):
         promise = calibrator.certificate(ALPHA, bound=bound, mode=mode) if i or j else first
-        if not promise and bound == "always-valid":  # heaps of yesterday may become bins as rows arrive
+        if not promise and BOUNDS[bound].any_time:  # heaps of yesterday may become bins as rows arrive
             out.certificates[row, i, j] = np.nan, 0.0, 0.0, 0.0
             continue
         if not isinstance(promise, Certificate):

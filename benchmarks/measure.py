@@ -35,10 +35,10 @@ class Job:
         return statistics.median(self.cpu)
 
 
-def run(jobs: Sequence[Job], rounds: int) -> None:
-    """Every job once per round, after one round that does not count."""
+def run(jobs: Sequence[Job], rounds: int, warm_up: bool = True) -> None:
+    """Every job once per round, after one round that does not count unless all have run before."""
     with threadpool_limits(1):
-        for done in range(rounds + 1):
+        for done in range(0 if warm_up else 1, rounds + 1):
             for job in jobs:
                 job.measure()
                 if done == 0:

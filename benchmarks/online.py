@@ -111,7 +111,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--gate", action="store_true")
     options = parser.parse_args()
-    many, few, rounds = (2_000_000, 20_000, 5) if options.quick else (10_000_000, 50_000, 9)
+    many, few, rounds = (1_000_000, 8_000, 5) if options.quick else (10_000_000, 50_000, 9)
     rng = np.random.default_rng(0)
     scores = rng.random(many)
     labels = (rng.random(many) < scores**2).astype(np.float64)

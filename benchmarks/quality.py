@@ -99,7 +99,7 @@ WORLDS = [*RATES, *COMMON, *SEGMENT_SETS]
 TRAINING_SHARE, MOST_TRAINING_ROWS, MOST_SVM_ROWS = 0.4, 10_000, 3_000
 MOST_POOL_ROWS, MOST_TEST_ROWS, FEWEST_TEST_ROWS = 40_000, 20_000, 150
 SIZES, QUICK_SIZES = (100, 300, 1_000, 3_000, 10_000), (100, 300)
-REPETITIONS, QUICK_REPETITIONS = 20, 5
+REPETITIONS, QUICK_REPETITIONS = 20, 3
 
 UCI = "uci_classification/"
 # File below the data folder, the column of the label, its values that are the event, columns to drop.
@@ -449,7 +449,7 @@ def show(real: pd.DataFrame, worlds: pd.DataFrame) -> None:
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two data sets of scikit-learn, two sizes, 5 repetitions")
+    parser.add_argument("--quick", action="store_true", help="two data sets of scikit-learn, two sizes, 3 repetitions")
     parser.add_argument("--peers", action="store_true", help="the peers alone: betacal, probcal, probmetrics")
     parser.add_argument("--cache", type=Path, help="folder that keeps the scores of base models")
     parser.add_argument("--store", type=Path, help="CSV file that the losses are written to")

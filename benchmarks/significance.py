@@ -159,12 +159,12 @@ def print_table(cells: Sequence[Cell], title: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer samples, about 20 s: what CI runs")
+    parser.add_argument("--quick", action="store_true", help="fewer samples, about 15 s: what CI runs")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    sizes = {100: 100, 1_000: 60} if options.quick else {100: 4_000, 1_000: 2_000, 10_000: 1_000}
+    sizes = {100: 60, 1_000: 40} if options.quick else {100: 4_000, 1_000: 2_000, 10_000: 1_000}
     nulls = [(world, n, "calibrated", sizes[n]) for world, n in product(WORLDS, sizes)]
-    bad = [(world, n, truth, 20 if options.quick else 100) for truth, world, n in product(TRUTHS, WORLDS, sizes)]
+    bad = [(world, n, truth, 10 if options.quick else 100) for truth, world, n in product(TRUTHS, WORLDS, sizes)]
     cells = run(nulls, options.seed)
     print(f"Tests of calibration at level {ALPHA:.0%}, rejections in % of samples.\n{LEGEND}\n\nWorlds:")
     print("\n".join(f"  {name:<12} {text}" for name, text in ABOUT.items()))
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     power = run([job for job in bad if job[2] != "calibrated"], options.seed)
     for truth, text in (("shift", "log-odds of the truth = logit(s) + 0.4"), ("slope", "0.7 logit(s)")):
         print_table([cell for cell in power if cell.truth == truth], f"Power: {text}")
-    streams = 60 if options.quick else 1_000
+    streams = 40 if options.quick else 1_000
     seen = {name: ever_rejected(TESTS[name], "calibrated", streams, options.seed) for name in ("always", "z")}
     caught = ever_rejected(TESTS["always"], "shift", streams // 5, options.seed)
     held = stats.binomtest(seen["always"], streams, ALPHA, alternative="greater").pvalue >= LEVEL

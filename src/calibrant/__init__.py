@@ -62,6 +62,7 @@ _HOMES = {
     "check": "verdict",
     "compare": "verdict",
     "crossfit": "calibrators.crossfit",
+    "displays": "",
     "label_shift": "shift",
     "load": "calibration",
     "mature": "maturity",

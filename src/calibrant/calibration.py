@@ -26,7 +26,7 @@ from calibrant.messages import Advice, InputError
 if TYPE_CHECKING:
     import onnx
 
-    from calibrant.export.onnx.scores import Precision, Shape
+    from calibrant.export.onnx.graph import Precision, Shape
     from calibrant.export.proof import Proof
     from calibrant.maps.paths import PathForecast
 
@@ -60,7 +60,7 @@ class Calibration:
     certificate: Certificate | Refusal | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no map, and a certificate or provenance of another one."""
+        """Check that this is a map, and that certificate and provenance belong to it."""
         if not isinstance(self.map, Map):
             fix = "forecaster.freeze()" if hasattr(self.map, "freeze") else "one of calibrant.maps, or calibrator.map_"
             raise InputError("map", f"must be a fixed map, not {type(self.map).__name__}", f"pass {fix}")
@@ -219,9 +219,7 @@ class Calibration:
         NULL or NaN in any score of a row gives NULL. Columns of groups are called as in the map;
         ``by={"region": "area_code"}`` renames.
 
-        Dialects tested on the engine itself: ``"duckdb"``, ``"postgres"``, ``"spark"``, ``"sqlite"``. Generated, not
-        executed: ``"bigquery"``, ``"clickhouse"``, ``"databricks"``, ``"mysql"``, ``"redshift"``, ``"snowflake"``,
-        ``"trino"``, ``"tsql"``. See :func:`calibrant.export.sql.expressions.to_sql`.
+        docs/ship.md lists the dialects. See :func:`calibrant.export.sql.expressions.to_sql`.
         """
         from calibrant.export.sql.expressions import to_sql  # here, so that reading a document loads no dialects
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Kind, check_scores
 from calibrant.calibration import Calibration, as_calibration
-from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.maps import Map
 from calibrant.messages import Advice, InputError
 from calibrant.numerics import Floats, first_double
 
@@ -192,10 +192,11 @@ def least_score(mapping: Map, probability: float, kind: Kind = "probability") ->
 
     Examples
     --------
+    >>> from calibrant.maps import StepMap
     >>> least_score(StepMap([0.3, 0.6], [0.1, 0.2, 0.9]), 0.15)
     0.3
     """
-    if not _rises(mapping):
+    if not mapping.direction.never_falls:
         raise InputError(
             "calibration",
             "has a map that falls somewhere, so no single cut on the raw score equals one on the probability",
@@ -237,16 +238,3 @@ def _envelope(level: Floats, slope: Floats) -> tuple[list[int], list[float]]:
         here = int(best)
         order.append(here)
         places.append(place)
-
-
-def _rises(mapping: Map) -> bool:
-    """Whether the map never falls; a kind that is not known here is taken not to."""
-    if isinstance(mapping, ComposeMap):
-        return all(map(_rises, mapping.maps))
-    if isinstance(mapping, StepMap | PiecewiseLinearMap):
-        return bool((np.diff(mapping.values) >= 0.0).all())
-    if isinstance(mapping, LogitAffineMap):
-        return mapping.slope >= 0.0
-    if isinstance(mapping, BetaMap):
-        return mapping.a >= 0.0 and mapping.b >= 0.0
-    return isinstance(mapping, IdentityMap)

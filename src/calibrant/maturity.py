@@ -363,6 +363,4 @@ def _young_dropped(voice: Voice, rows: int, least: float) -> str:
     return f"{young} dropped: fewer than {least:.0%} of {voice.nouns.events} arrive by their age."
 
 
-@note("nothing-mature")
-def _nothing_mature(voice: Voice) -> str:
-    return f"No {voice.nouns.row} is mature at this moment: nothing can be counted yet."
+_nothing_mature = note("nothing-mature", "No {nouns.row} is mature at this moment: nothing can be counted yet.")

@@ -10,10 +10,11 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Concatenate, Generic, ParamSpec
+from string import Formatter
+from typing import Any, Concatenate, Generic, ParamSpec, overload
 
 P = ParamSpec("P")
 
@@ -64,15 +65,8 @@ class Argument:
     name: str
 
 
-@dataclass(frozen=True)
-class Value:
-    """A value of the user's, such as a label: the command line shows labels of a CSV as they are written there."""
-
-    value: object
-
-
 class Phrase:
-    """A text with references in braces to arguments, settings, values, advice, or plain numbers.
+    """A text with references in braces to arguments, settings, advice, or plain numbers.
 
     Examples
     --------
@@ -134,15 +128,9 @@ class Voice:
         """An argument, or an argument with its value, at the beginning of an error."""
         return self.argument(subject) if isinstance(subject, str) else self.say(subject)
 
-    def value(self, value: object) -> str:
-        """A value of the user's, such as a label."""
-        return repr(value)
-
     def say(self, value: object) -> Any:
         """A reference in words; what is none stays as it is."""
         match value:
-            case Value(given):
-                return self.value(given)
             case Argument(name):
                 return self.argument(name)
             case Setting(name, given):
@@ -233,17 +221,17 @@ class MissingPackage(ImportError):
 class NoteKind(Generic[P]):
     """A sort of note: its code, and the function that writes its sentence. Made by :func:`note`."""
 
-    def __init__(self, code: str, write: Callable[Concatenate[Voice, P], str]) -> None:
-        self.code, self.write = code, write
+    def __init__(self, code: str, write: Callable[Concatenate[Voice, P], str], names: Sequence[str]) -> None:
+        self.code, self.write, self._names = code, write, names
         self.__doc__, self.__module__, self.__name__ = write.__doc__, write.__module__, write.__name__
-        self._names = inspect.getfullargspec(write).args[1:]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Note:
         """The note with these numbers."""
         return Note(self, dict(zip(self._names, args, strict=False)) | kwargs)
 
     def __reduce__(self) -> str:
-        return self.__name__  # pickled by name, as functions are
+        """Pickled by name, as functions are."""
+        return next(name for name, value in vars(sys.modules[self.__module__]).items() if value is self)
 
 
 @dataclass(frozen=True)
@@ -274,8 +262,19 @@ class Note:
         return {"code": self.code, "text": str(self), **nested}
 
 
-def note(code: str) -> Callable[[Callable[Concatenate[Voice, P], str]], NoteKind[P]]:
+@overload
+def note(code: str) -> Callable[[Callable[Concatenate[Voice, P], str]], NoteKind[P]]: ...
+
+
+@overload
+def note(code: str, template: str) -> NoteKind[...]: ...
+
+
+def note(code: str, template: str | None = None) -> Any:
     """Turn a function that writes a sentence from a voice and numbers into a :class:`NoteKind`, which makes the notes.
+
+    A sentence without choices is a template of its numbers and of the :class:`Nouns`. The module's name for such a kind
+    is its code with underscores, by which notes are pickled.
 
     Examples
     --------
@@ -285,8 +284,19 @@ def note(code: str) -> Callable[[Callable[Concatenate[Voice, P], str]], NoteKind
     >>> found = rows_dropped(n=1200)
     >>> found.code, found.values["n"], str(found)
     ('rows-dropped', 1200, '1,200 rows were dropped')
+    >>> print(note("rows-doubled", "{n:,} {nouns.rows} are there twice")(7))
+    7 rows are there twice
     """
-    return lambda write: NoteKind(code, write)
+    if template is None:
+        return lambda write: NoteKind(code, write, inspect.getfullargspec(write).args[1:])
+
+    def write(voice: Voice, /, **values: Any) -> str:
+        return template.format(nouns=voice.nouns, **values)
+
+    write.__doc__, write.__name__ = template, code.replace("-", "_")
+    write.__module__ = sys._getframe(1).f_globals["__name__"]
+    fields = [field for _, field, _, _ in Formatter().parse(template) if field and not field.startswith("nouns.")]
+    return NoteKind(code, write, list(dict.fromkeys(fields)))
 
 
 # ------------------------------------------------------------------------------------------------------------- warnings
@@ -314,16 +324,17 @@ def warn(message: Note) -> None:
 # --------------------------------------------------------------------------------------------------------------- words
 
 
-def plural(count: float, noun: str, nouns: str | None = None) -> str:
-    """A count with its noun.
+def plural(count: float, noun: str, nouns: str | None = None, *, shown: str | None = None) -> str:
+    """A count with its noun; ``shown`` is the count as it is to be read, such as a rounded one.
 
     Examples
     --------
     >>> plural(1, "row"), plural(1200, "row"), plural(2, "class", "classes")
     ('1 row', '1,200 rows', '2 classes')
     """
-    amount = f"{count:,.12g}" if isinstance(count, float) else f"{count:,}"
-    return f"{amount} {noun if count == 1 else nouns or noun + 's'}"
+    if shown is None:
+        shown = f"{count:,.12g}" if isinstance(count, float) else f"{count:,}"
+    return f"{shown} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def first_line(error: Exception) -> str:

@@ -7,6 +7,7 @@ are conditioned; metrics, calibrators, certificates and pictures all read it, so
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import is_whole
 from calibrant.arrays.multiclass.rows import ClassRows
 from calibrant.maps.classes import blocks, held, softmax, top_labels
-from calibrant.messages import InputError, Setting
+from calibrant.messages import InputError, Setting, listed
 from calibrant.numerics import Floats
 
 WIDE = 16
@@ -109,7 +110,7 @@ class Certified(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Notion:
+class Notion(ABC):
     """A sense in which rows of class probabilities can be calibrated.
 
     An error of the notion is the mean over its claims; the error of a claim that holds by label is the mean over rows,
@@ -119,10 +120,12 @@ class Notion:
     name: ClassVar[str]
     certified: ClassVar[Certified | None] = None
     """None where no theorem here covers it."""
+    class_axis: ClassVar[str | None] = None
+    """What pictures of its error by class call the classes; None where classes have no error of their own."""
 
+    @abstractmethod
     def claims(self, classes: int) -> tuple[Claim, ...]:
-        """The binary claims that it makes about rows of so many classes."""
-        raise NotImplementedError
+        """The binary claims that it makes about rows of this many classes."""
 
     def problems(self, p: NDArray[Any]) -> Iterator[Problem]:
         """The binary data sets of a matrix of probabilities, claim by claim and class by class (002 Algorithm 5.5).
@@ -152,7 +155,6 @@ class Notion:
             yield from claim.problems(place, named[:, at], values[:, at], size)
 
     def __str__(self) -> str:
-        """Its name."""
         return self.name
 
 
@@ -199,6 +201,7 @@ class TopLabel(Notion):
     """
 
     name: ClassVar[str] = "top-label"
+    class_axis: ClassVar[str | None] = "Class named"
     certified: ClassVar[Certified | None] = Certified(
         "Theorem 5.1",
         "among rows predicted as that class with that probability, the true share of the class",
@@ -224,6 +227,7 @@ class ClassWise(Notion):
     """
 
     name: ClassVar[str] = "class-wise"
+    class_axis: ClassVar[str | None] = "Class"
     certified: ClassVar[Certified | None] = Certified(
         "Theorem 5.2",
         "among rows that give that class that probability, the true share of the class",
@@ -236,11 +240,26 @@ class ClassWise(Notion):
 
 
 @dataclass(frozen=True)
-class TopKConfidence(Notion):
-    r"""Confidence for each of the k most likely classes (002 eq. 5.6)."""
+class TopK(Notion):
+    """A claim for each of the k most likely classes."""
 
     k: int = 3
 
+    by_label: ClassVar[bool]
+    """Whether each claim is to hold for each class separately."""
+
+    def claims(self, classes: int) -> tuple[Claim, ...]:
+        """A claim for each rank."""
+        if not is_whole(self.k) or not 1 <= self.k <= classes:
+            problem = f"must be an integer from 1 to the number of classes, {classes}, got {self.k!r}"
+            raise InputError("k", problem)
+        return tuple(Claim(rank, None, self.by_label) for rank in range(1, int(self.k) + 1))
+
+
+class TopKConfidence(TopK):
+    r"""Confidence for each of the k most likely classes (002 eq. 5.6)."""
+
+    by_label: ClassVar[bool] = False
     name: ClassVar[str] = "top-k-confidence"
     certified: ClassVar[Certified | None] = Certified(
         "Algorithm 5.7",
@@ -251,17 +270,11 @@ class TopKConfidence(Notion):
         unit=("rank", "ranks"),
     )
 
-    def claims(self, classes: int) -> tuple[Claim, ...]:
-        """A claim for each rank."""
-        return tuple(Claim(rank, None, False) for rank in range(1, _ranks(self.k, classes) + 1))
 
-
-@dataclass(frozen=True)
-class TopKLabel(Notion):
+class TopKLabel(TopK):
     r"""Top-label for each of the k most likely classes (002 eq. 5.7)."""
 
-    k: int = 3
-
+    by_label: ClassVar[bool] = True
     name: ClassVar[str] = "top-k-label"
     certified: ClassVar[Certified | None] = Certified(
         "Theorem 5.1 for each rank",
@@ -270,10 +283,6 @@ class TopKLabel(Notion):
         every="for every rank and class and each of its bins",
         unit=("class and rank", "classes and ranks"),
     )
-
-    def claims(self, classes: int) -> tuple[Claim, ...]:
-        """A claim for each rank, to hold for each class."""
-        return tuple(Claim(rank, None, True) for rank in range(1, _ranks(self.k, classes) + 1))
 
 
 @dataclass(frozen=True)
@@ -318,10 +327,13 @@ def as_notion(given: Notion | str) -> Notion:
     return NOTIONS[given]()
 
 
-def _ranks(k: int, classes: int) -> int:
-    if not is_whole(k) or not 1 <= k <= classes:
-        raise InputError("k", f"must be an integer from 1 to the number of classes, {classes}, got {k!r}")
-    return int(k)
+def notion_by_class(given: Notion | str) -> Notion:
+    """A notion in which each class has an error of its own; others are refused."""
+    notion = as_notion(given)
+    if notion.class_axis is None:
+        known = listed([repr(name) for name, kind in NOTIONS.items() if kind.class_axis is not None], "or")
+        raise InputError(Setting("notion", notion.name), "gives no error of each class", f"use {known}")
+    return notion
 
 
 def _columns(rows: ClassRows, wanted: list[int]) -> Iterator[Floats]:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Column = ArrayLike | None
+"""Labels, weights or groups as a function takes them, one for each row; None where there are none."""
 
 CHUNK = 1 << 15
 """Rows per pass: 256 KiB of float64, which stays in the second-level cache."""
@@ -179,9 +181,7 @@ def first_double(passed: Callable[[Floats], NDArray[np.bool_]], low: Floats, hig
     return _from_keys(found)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The grid
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------- The grid
 
 OCTAVES = 31
 """Binades of q = min(s, 1 - s) that have cells of their own: 2^-32 <= q < 2^-1."""
@@ -331,9 +331,7 @@ class Grid:
         return np.sign(codes) * coarse, offset + np.where(special, 0, inside) * n
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Guide tables
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------------- Guide tables
 
 
 class Guide:
@@ -383,9 +381,7 @@ class Guide:
         return np.asarray(index)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Fingerprints
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------------- Fingerprints
 
 _EVENT_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)

@@ -1,11 +1,11 @@
-"""Small optimisers on cells: isotonic pooling and logistic regression in a few parameters."""
+"""Small optimizers: isotonic pooling, Newton's method with step halving, logistic regression in a few parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from calibrant.numerics import Floats
 NEWTON_STEPS = 100
 STEP_HALVINGS = 40
 NEAR, SETTLED = 1e-10, 1e-20
-"""Newton decrements, relative to the loss, from which on steps are trusted unseen, and the search ends."""
+"""Newton decrements, relative to the loss: at the first a step is taken even if rounding hides the descent, and at the
+second the fit of a logistic regression ends."""
 
 ROUNDING = 1e-12
 """Rates of weighted rows that differ by less, relatively, are equal, whatever the unit of the weights."""
@@ -46,6 +47,77 @@ def pool_adjacent(n: NDArray[Any], events: NDArray[Any]) -> NDArray[np.intp]:
         starts = starts[rising]
 
 
+class Derivatives(NamedTuple):
+    """A convex loss at a point, its gradient, and its curvature (empty if the step does not need the matrix)."""
+
+    loss: float
+    gradient: Floats
+    curvature: Floats
+
+
+class Minimum(NamedTuple):
+    """Where :func:`damped_newton` ended."""
+
+    visited: Floats
+    """The last point at which the loss was taken."""
+    there: Derivatives
+    point: Floats
+    """The minimum: the visited point plus one last step, if the search settled."""
+    settled: bool
+
+
+def damped_newton(
+    evaluate: Callable[[Floats], Derivatives],
+    step: Callable[[Floats, Derivatives], Floats],
+    start: Floats,
+    settled: Callable[[float], float],
+    bounded: Callable[[Floats], Floats] = lambda point: point,
+) -> Minimum:
+    """Minimize a convex loss by Newton's method: a step is halved until the loss falls.
+
+    Parameters
+    ----------
+    evaluate
+        Loss, gradient and curvature at a point.
+    step
+        What Newton's method adds to a point, given its derivatives.
+    start
+        The first point.
+    settled
+        The decrement (gradient times step, twice the expected descent) at which the search ends, given the loss.
+    bounded
+        Moves a point into the region that is searched.
+
+    Examples
+    --------
+    >>> def square(point):
+    ...     return Derivatives(float(((point - 3.0) ** 2).sum()), 2.0 * (point - 3.0), 2.0 * np.eye(1))
+    >>> damped_newton(square, lambda _, there: -there.gradient / 2.0, np.zeros(1), lambda loss: 1e-20).point.tolist()
+    [3.0]
+    """
+    point, there = start, evaluate(start)
+    for _ in range(NEWTON_STEPS):
+        move = step(point, there)
+        decrement = -float((there.gradient * move).sum())
+        if decrement <= settled(there.loss):
+            return Minimum(point, there, bounded(point + move), True)
+        for halving in range(STEP_HALVINGS):
+            trial = bounded(point + move * 0.5**halving)
+            reached = evaluate(trial)
+            if reached.loss < there.loss or decrement <= NEAR * abs(there.loss):
+                break
+        else:  # rounding hides any further descent
+            break
+        point, there = trial, reached
+    return Minimum(point, there, point, False)
+
+
+def softplus(z: Floats) -> tuple[Floats, Floats]:
+    """``log(1 + exp(z))`` and its derivative, the probability at log-odds z, from one exponential."""
+    decay = np.exp(-np.abs(z))
+    return np.maximum(z, 0.0) + np.log1p(decay), np.where(z >= 0.0, 1.0, decay) / (1.0 + decay)
+
+
 @dataclass(frozen=True)
 class LogisticFit:
     """Coefficients of a logistic regression and whether Newton's method settled."""
@@ -63,7 +135,7 @@ def fit_logistic(
 ) -> LogisticFit:
     r"""Weighted logistic regression in ``size`` parameters by Newton's method with step halving.
 
-    Minimises :math:`\sum_c n_c \log(1 + e^{x_c\beta}) - e_c\, x_c\beta` over :math:`\beta`, with
+    Minimizes :math:`\sum_c n_c \log(1 + e^{x_c\beta}) - e_c\, x_c\beta` over :math:`\beta`, with
     :math:`\beta_j \ge 0` for the listed parameters. Negative values are excluded by solving the faces of the
     constraint set, which for one or two parameters are at most four problems; the loss is convex, so the best face is
     the solution. Cost: one pass over the pieces per step.
@@ -88,26 +160,18 @@ def fit_logistic(
 
 def _newton(pieces: Pieces, size: int, kept: Sequence[int], start: Floats | None) -> tuple[LogisticFit, float]:
     free = np.asarray(kept, dtype=np.intp)
-    beta = np.zeros(size) if start is None else start.copy()
-    loss, gradient, hessian = _derivatives(pieces, beta)
-    for _ in range(NEWTON_STEPS):
-        step = np.zeros(size)
-        step[free] = np.linalg.lstsq(hessian[np.ix_(free, free)], gradient[free], rcond=1e-14)[0]
-        decrement = float(gradient @ step)
-        if decrement <= SETTLED * loss:
-            return LogisticFit(beta - step, True), loss
-        for halving in range(STEP_HALVINGS):
-            trial = beta - step * 0.5**halving
-            result = _derivatives(pieces, trial)
-            if result[0] < loss or decrement <= NEAR * loss:  # so near, rounding hides the descent
-                break
-        else:
-            return LogisticFit(beta, False), loss
-        beta, (loss, gradient, hessian) = trial, result
-    return LogisticFit(beta, False), loss
+
+    def step(_: Floats, there: Derivatives) -> Floats:
+        move = np.zeros(size)
+        move[free] = -np.linalg.lstsq(there.curvature[np.ix_(free, free)], there.gradient[free], rcond=1e-14)[0]
+        return move
+
+    beta = np.zeros(size) if start is None else start
+    found = damped_newton(lambda at: _derivatives(pieces, at), step, beta, lambda loss: SETTLED * loss)
+    return LogisticFit(found.point, found.settled), found.there.loss
 
 
-def _derivatives(pieces: Pieces, beta: Floats) -> tuple[float, Floats, Floats]:
+def _derivatives(pieces: Pieces, beta: Floats) -> Derivatives:
     """Mean loss, its gradient and its curvature at ``beta``, in one pass.
 
     Sums go through einsum and not through BLAS, whose threads would make the last bits depend on the machine.
@@ -116,10 +180,9 @@ def _derivatives(pieces: Pieces, beta: Floats) -> tuple[float, Floats, Floats]:
     gradient, hessian = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
     for x, n, events in pieces():
         z = np.einsum("j,jc->c", beta, x)
-        decay = np.exp(-np.abs(z))
-        p = np.where(z >= 0.0, 1.0, decay) / (1.0 + decay)
-        loss += float((n * (np.maximum(z, 0.0) + np.log1p(decay)) - events * z).sum())
+        value, p = softplus(z)
+        loss += float((n * value - events * z).sum())
         gradient += np.einsum("jc,c->j", x, n * p - events)
         hessian += np.einsum("jc,kc->jk", x * (n * (p * (1.0 - p))), x)
         total += float(n.sum())
-    return loss / total, gradient / total, hessian / total
+    return Derivatives(loss / total, gradient / total, hessian / total)

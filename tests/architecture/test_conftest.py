@@ -33,6 +33,7 @@ def run(tmp_path):
 
 SKIPS = {
     "in a test": "import pytest\ndef test_a():\n    pytest.skip('tired')",
+    "in a subtest": "import pytest\ndef test_a(subtests):\n    with subtests.test('a'):\n        pytest.skip('tired')",
     "by a marker": "import pytest\n@pytest.mark.skip(reason='tired')\ndef test_a(): pass",
     "of a file": "import pytest\npytest.skip('tired', allow_module_level=True)",
     "of a file by a missing package": "import pytest\npytest.importorskip('no_such_package_tired')",

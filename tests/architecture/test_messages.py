@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from calibrant.fits.scaling import one_class
+from calibrant.selection.comparison import needs_rows
 
 SOURCE = Path(__file__).parents[2] / "src" / "calibrant"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -66,17 +70,18 @@ def _reads(tree: ast.AST) -> Iterator[tuple[int, str]]:
                         yield node.lineno, f"`in {_name(other)}`"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_code_reads_a_sentence(path: Path) -> None:
-    if str(path.relative_to(SOURCE).as_posix()) in OF_OTHERS:
-        return
-    found = [f"line {line}: {what}" for line, what in _reads(ast.parse(path.read_text(encoding="utf-8")))]
-    assert not found, "carry what is needed as a value: " + "; ".join(found)
+def test_no_code_reads_a_sentence(subtests: pytest.Subtests) -> None:
+    for path in FILES:
+        name = path.relative_to(SOURCE).as_posix()
+        if name in OF_OTHERS:
+            continue
+        with subtests.test(name):
+            found = [f"line {line}: {what}" for line, what in _reads(ast.parse(path.read_text(encoding="utf-8")))]
+            assert not found, "carry what is needed as a value: " + "; ".join(found)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_what_is_forbidden_is_found(subtests: pytest.Subtests) -> None:
+    for code in [
         "re.sub('[0-9]', '', note)",
         "self.after_.notes[0]",
         "rows.notes[:1]",
@@ -85,10 +90,9 @@ def test_no_code_reads_a_sentence(path: Path) -> None:
         "str(problem).removeprefix('time')",
         "'out of range' in str(error)",
         "self.rule.split(' ')[0]",
-    ],
-)
-def test_what_is_forbidden_is_found(code: str) -> None:
-    assert list(_reads(ast.parse(code)))
+    ]:
+        with subtests.test(code=code):
+            assert list(_reads(ast.parse(code)))
 
 
 def _calls(name: str) -> Iterator[tuple[str, ast.Call]]:
@@ -98,20 +102,22 @@ def _calls(name: str) -> Iterator[tuple[str, ast.Call]]:
                 yield f"{path.relative_to(SOURCE)}:{node.lineno}", node
 
 
-@pytest.mark.parametrize("error", ["InputError", "Mistake"])
-def test_an_error_has_an_argument_and_a_problem(error: str) -> None:
-    wrong = [
-        where
-        for where, call in _calls(error)
-        if len(call.args) < 2
-        or (isinstance(call.args[0], ast.Constant) and not call.args[0].value)
-        or (isinstance(call.args[1], ast.Constant) and not call.args[1].value)
-    ]
-    assert not wrong
+def test_an_error_has_an_argument_and_a_problem(subtests: pytest.Subtests) -> None:
+    for error in ["InputError", "Mistake"]:
+        with subtests.test(error=error):
+            wrong = [
+                where
+                for where, call in _calls(error)
+                if len(call.args) < 2
+                or (isinstance(call.args[0], ast.Constant) and not call.args[0].value)
+                or (isinstance(call.args[1], ast.Constant) and not call.args[1].value)
+            ]
+            assert not wrong
 
 
 def test_codes_of_notes_are_plain_and_say_one_thing() -> None:
-    codes = Counter(str(call.args[0].value) for _, call in _calls("note") if isinstance(call.args[0], ast.Constant))
+    made = [call.args[0] for _, call in _calls("note")]
+    codes = Counter(str(code.value) for code in made if isinstance(code, ast.Constant))
     assert codes
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code) for code in codes), codes
     assert not [code for code, count in codes.items() if count > 1]
@@ -124,3 +130,9 @@ def test_notes_are_never_text() -> None:
             if isinstance(node, ast.AnnAssign) and _name(node.target) in {"notes", "notes_"}:
                 wrong += [f"{path.relative_to(SOURCE)}:{node.lineno}"] * ("tuple[str" in ast.unparse(node.annotation))
     assert not wrong
+
+
+def test_notes_are_pickled_by_name() -> None:
+    for kind in (one_class, needs_rows):
+        assert pickle.loads(pickle.dumps(kind)) is kind
+    assert str(pickle.loads(pickle.dumps(needs_rows(200.0)))) == str(needs_rows(200.0))

@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parents[2] / "src" / "calibrant"
 MODULES = {"_pickle", "cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 BUILTINS = {"__import__", "compile", "eval", "exec"}
@@ -34,14 +32,14 @@ def findings(tree: ast.AST) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_source_never_runs_data(path):
-    assert not findings(ast.parse(path.read_text(encoding="utf-8")))
+def test_source_never_runs_data(subtests):
+    for path in sorted(SOURCE.rglob("*.py")):
+        with subtests.test(str(path.relative_to(SOURCE))):
+            assert not findings(ast.parse(path.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_the_scan_sees_it(subtests):
+    for code in [
         "import pickle",
         "import os, pickle as p",
         "from pickle import loads",
@@ -54,12 +52,12 @@ def test_source_never_runs_data(path):
         "from builtins import eval as e",
         "import importlib\nimportlib.import_module('pickle')",
         "np.load(f, allow_pickle=True)",
-    ],
-)
-def test_the_scan_sees_it(code):
-    assert findings(ast.parse(code))
+    ]:
+        with subtests.test(code=code):
+            assert findings(ast.parse(code))
 
 
-@pytest.mark.parametrize("code", ["import json", "re.compile('a')", "frame.eval", "np.load(f, allow_pickle=False)"])
-def test_the_scan_lets_it_pass(code):
-    assert not findings(ast.parse(code))
+def test_the_scan_lets_it_pass(subtests):
+    for code in ["import json", "re.compile('a')", "frame.eval", "np.load(f, allow_pickle=False)"]:
+        with subtests.test(code=code):
+            assert not findings(ast.parse(code))

@@ -24,25 +24,28 @@ def stem(name: str) -> str:
     return word.removesuffix(ending)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(SOURCE.parent).as_posix())
-def test_names_in_a_folder_can_be_told_apart(folder: Path) -> None:
-    names = defaultdict(list)
-    for path in folder.iterdir():
-        if path.name != "__init__.py" and (path.suffix == ".py" or (path / "__init__.py").exists()):
-            names[stem(path.stem)].append(path.stem)
-    assert not [group for group in names.values() if len(group) > 1]
+def test_names_in_a_folder_can_be_told_apart(subtests: pytest.Subtests) -> None:
+    for folder in FOLDERS:
+        with subtests.test(folder.relative_to(SOURCE.parent).as_posix()):
+            names = defaultdict(list)
+            for path in folder.iterdir():
+                if path.name != "__init__.py" and (path.suffix == ".py" or (path / "__init__.py").exists()):
+                    names[stem(path.stem)].append(path.stem)
+            assert not [group for group in names.values() if len(group) > 1]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(SOURCE.parent).as_posix())
-def test_a_folder_can_be_surveyed(folder: Path) -> None:
-    files = [path for path in folder.iterdir() if path.suffix == ".py" and path.name != "__init__.py"]
-    assert len(files) <= MOST_FILES
+def test_a_folder_can_be_surveyed(subtests: pytest.Subtests) -> None:
+    for folder in FOLDERS:
+        with subtests.test(folder.relative_to(SOURCE.parent).as_posix()):
+            files = [path for path in folder.iterdir() if path.suffix == ".py" and path.name != "__init__.py"]
+            assert len(files) <= MOST_FILES
 
 
-@pytest.mark.parametrize("name", ["spline splines", "venn venn_abers", "segments segmenting"])
-def test_names_that_differ_by_an_ending_have_one_stem(name: str) -> None:
-    first, second = name.split()
-    assert stem(first) == stem(second)
+def test_names_that_differ_by_an_ending_have_one_stem(subtests: pytest.Subtests) -> None:
+    for name in ["spline splines", "venn venn_abers", "segments segmenting"]:
+        with subtests.test(name=name):
+            first, second = name.split()
+            assert stem(first) == stem(second)
 
 
 def test_generated_lists_are_up_to_date() -> None:

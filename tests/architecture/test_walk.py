@@ -99,7 +99,8 @@ def test_no_call_goes_up() -> None:
     assert not up
 
 
-@pytest.mark.parametrize("name", _told())
-def test_what_is_told_is_there(name: str) -> None:
-    path = ROOT / "src" / Path(*name.split("."))
-    assert path.with_suffix(".py").exists()
+def test_what_is_told_is_there(subtests: pytest.Subtests) -> None:
+    for name in _told():
+        with subtests.test(name=name):
+            path = ROOT / "src" / Path(*name.split("."))
+            assert path.with_suffix(".py").exists()

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = {"fast": "make fast", "engines": "make check", "nightly": "make nightly"}
 
@@ -21,27 +19,30 @@ def test_there_is_no_other_workflow():
     assert {path.stem for path in (ROOT / ".github" / "workflows").iterdir()} == set(WORKFLOWS)
 
 
-@pytest.mark.parametrize(("name", "command"), WORKFLOWS.items(), ids=WORKFLOWS)
-def test_a_workflow_installs_packages_of_the_system_and_runs_one_target(name, command):
-    *before, last = runs(name)
-    assert last == command
-    assert all(run.startswith("sudo apt-get ") for run in before)
+def test_a_workflow_installs_packages_of_the_system_and_runs_one_target(subtests):
+    for name, command in WORKFLOWS.items():
+        with subtests.test(name):
+            *before, last = runs(name)
+            assert last == command
+            assert all(run.startswith("sudo apt-get ") for run in before)
 
 
-@pytest.mark.parametrize("name", ["engines", "nightly"])
-def test_a_workflow_has_the_engines_that_ci_installs(name):
-    wanted = {"openjdk-17-jre-headless", "postgresql"}
-    installed = {word for run in runs(name) if " install " in run for word in run.split()[3:] if word[0] != "-"}
-    assert installed == wanted
-    assert all(f"missing+=({package})" in text_of(".ci/run") for package in wanted)
+def test_a_workflow_has_the_engines_that_ci_installs(subtests):
+    for name in ["engines", "nightly"]:
+        with subtests.test(name=name):
+            wanted = {"openjdk-17-jre-headless", "postgresql"}
+            installed = {word for run in runs(name) if " install " in run for word in run.split()[3:] if word[0] != "-"}
+            assert installed == wanted
+            assert all(f"missing+=({package})" in text_of(".ci/run") for package in wanted)
 
 
-@pytest.mark.parametrize("name", WORKFLOWS)
-def test_a_workflow_may_only_read_and_ends(name):
-    text = text_of(f".github/workflows/{name}.yml")
-    assert "\npermissions:\n  contents: read\n" in text
-    assert "\nconcurrency:\n" in text
-    assert text.count("timeout-minutes:") == text.count("runs-on:") == 1
+def test_a_workflow_may_only_read_and_ends(subtests):
+    for name in WORKFLOWS:
+        with subtests.test(name=name):
+            text = text_of(f".github/workflows/{name}.yml")
+            assert "\npermissions:\n  contents: read\n" in text
+            assert "\nconcurrency:\n" in text
+            assert text.count("timeout-minutes:") == text.count("runs-on:") == 1
 
 
 def test_hooks_call_make():

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 
 from calibrant.cli.app import app
@@ -54,16 +53,20 @@ def test_the_doors_are_found():
     assert {command for command, _ in doors()} == set(REQUIRED)
 
 
-@pytest.mark.parametrize(("command", "door"), doors(), ids=[f"{command} {door}" for command, door in doors()])
-@pytest.mark.parametrize("address", ["s3://bucket/x.csv", "s3:/bucket/x.csv"])
-def test_no_parameter_takes_an_address(run, here, command, door, address):
-    before = sorted(path.name for path in here.rglob("*"))
-    done = run(*words_with(command, door, address))
-    assert done.exit_code == 1
-    named = door if door.startswith("--") else ""
-    assert f"{named} {address} is an address, and only local files are supported: pass a local path" in done.stderr
-    assert done.stdout == ""
-    assert sorted(path.name for path in here.rglob("*")) == before
+def test_no_parameter_takes_an_address(subtests, run, here):
+    for command, door in doors():
+        for address in ["s3://bucket/x.csv", "s3:/bucket/x.csv"]:
+            with subtests.test(command=command, door=door, address=address):
+                before = sorted(path.name for path in here.rglob("*"))
+                done = run(*words_with(command, door, address))
+                assert done.exit_code == 1
+                named = door if door.startswith("--") else ""
+                assert (
+                    f"{named} {address} is an address, and only local files are supported: pass a local path"
+                    in done.stderr
+                )
+                assert done.stdout == ""
+                assert sorted(path.name for path in here.rglob("*")) == before
 
 
 def test_a_folder_called_like_an_address_changes_nothing(run, here):

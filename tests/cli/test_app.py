@@ -58,15 +58,16 @@ def test_help_lists_every_command_and_the_exit_codes():
     assert "10 miscalibrated, 11 cannot tell" in " ".join(told.split())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_is_explained_with_an_example_to_copy(name):
-    told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
-    examples = [line for line in told.splitlines() if line.startswith(f"    calibrant {name} ")]
-    assert examples
-    assert all(len(example) <= 80 for example in examples)
-    assert len(told.split("Options:")[0].split()) > 40
-    known = {part for part in told.replace(",", " ").split() if part.startswith("--")}
-    assert {word for example in examples for word in example.split() if word.startswith("--")} <= known
+def test_every_command_is_explained_with_an_example_to_copy(subtests):
+    for name in NAMES:
+        with subtests.test(name=name):
+            told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+            examples = [line for line in told.splitlines() if line.startswith(f"    calibrant {name} ")]
+            assert examples
+            assert all(len(example) <= 80 for example in examples)
+            assert len(told.split("Options:")[0].split()) > 40
+            known = {part for part in told.replace(",", " ").split() if part.startswith("--")}
+            assert {word for example in examples for word in example.split() if word.startswith("--")} <= known
 
 
 def test_version_is_the_packages():

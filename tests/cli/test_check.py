@@ -13,9 +13,8 @@ from tests.cli.conftest import command_line, made, write
 import calibrant as cb
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "head"),
-    [
+def test_the_exit_code_is_the_answer(subtests, run):
+    for words, code, head in [
         (["rows.csv"], 0, "CALIBRATED within the tolerance."),
         (["rows.csv", "--label", "bad"], 10, "MISCALIBRATED beyond the tolerance: the probabilities are too high"),
         (["rows.csv", "--label", "mixed"], 12, "TOO HIGH: chance does not explain it."),
@@ -27,13 +26,12 @@ import calibrant as cb
         (["rows.csv", "--tolerance", "much"], 2, ""),
         (["rows.csv", "--kind", "odd"], 2, ""),
         ([], 2, ""),
-    ],
-)
-def test_the_exit_code_is_the_answer(run, words, code, head):
-    done = run("check", *words)
-    assert done.exit_code == code
-    assert done.stdout.startswith(head)
-    assert bool(done.stderr) == (code in (1, 2))
+    ]:
+        with subtests.test(words=words, code=code, head=head):
+            done = run("check", *words)
+            assert done.exit_code == code
+            assert done.stdout.startswith(head)
+            assert bool(done.stderr) == (code in (1, 2))
 
 
 def test_a_process_ends_with_the_same_codes(here):

@@ -25,9 +25,8 @@ def rows_of(path: str) -> list[tuple]:
 # -------------------------------------------------------------------------------------------------------------- fit
 
 
-@pytest.mark.parametrize(
-    ("method", "calibrator"),
-    [
+def test_fit_saves_the_map_of_the_library(subtests, run, columns):
+    for method, calibrator in [
         ("auto", cb.AutoCalibrator()),
         ("shift", cb.LogitShift()),
         ("temperature", cb.TemperatureScaling()),
@@ -39,16 +38,15 @@ def rows_of(path: str) -> list[tuple]:
         ("scaling-binning", cb.ScalingBinning()),
         ("bayesian-binning", cb.BayesianBinning()),
         ("venn-abers", cb.VennAbers()),
-    ],
-)
-def test_fit_saves_the_map_of_the_library(run, columns, method, calibrator):
-    done = run("fit", "rows.csv", "--label", "bad", "--method", method, "--out", "map.json")
-    assert done.exit_code == 0
-    expected = calibrator.fit(columns["score"], columns["bad"])
-    grid = np.linspace(0, 1, 101)
-    np.testing.assert_array_equal(cb.load("map.json").transform(grid), expected.transform(grid))
-    assert done.stdout.startswith(f"{type(calibrator).__name__}() fitted to 4,000 probability scores")
-    assert done.stdout.endswith("Saved as map.json.\n")
+    ]:
+        with subtests.test(method):
+            done = run("fit", "rows.csv", "--label", "bad", "--method", method, "--out", f"{method}.json")
+            assert done.exit_code == 0
+            expected = calibrator.fit(columns["score"], columns["bad"])
+            grid = np.linspace(0, 1, 101)
+            np.testing.assert_array_equal(cb.load(f"{method}.json").transform(grid), expected.transform(grid))
+            assert done.stdout.startswith(f"{type(calibrator).__name__}() fitted to 4,000 probability scores")
+            assert done.stdout.endswith(f"Saved as {method}.json.\n")
 
 
 def test_the_sentence_of_the_certificate_is_printed_whole(run, columns):
@@ -215,17 +213,18 @@ def stored(run, columns):
     return calibrator
 
 
-@pytest.mark.parametrize("source", ["rows.csv", "rows.parquet"])
-@pytest.mark.parametrize("target", ["out.csv", "out.tsv", "out.csv.gz", "out.parquet"])
-def test_apply_adds_a_column_and_keeps_order_and_the_others(run, stored, columns, source, target):
-    done = run("apply", source, "--map", "map.json", "--out", target, "--name", "p")
-    assert done.exit_code == 0, done.stderr
-    relation = duckdb.sql(f"SELECT * FROM '{target}'")
-    assert relation.columns == [*columns, "p"]
-    result = relation.project("id, p").fetchnumpy()
-    assert result["id"].tolist() == columns["id"].tolist()
-    np.testing.assert_array_equal(result["p"], stored.transform(columns["score"]))
-    assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
+def test_apply_adds_a_column_and_keeps_order_and_the_others(subtests, run, stored, columns):
+    for source in ["rows.csv", "rows.parquet"]:
+        for target in ["out.csv", "out.tsv", "out.csv.gz", "out.parquet"]:
+            with subtests.test(source=source, target=target):
+                done = run("apply", source, "--map", "map.json", "--out", target, "--force", "--name", "p")
+                assert done.exit_code == 0, done.stderr
+                relation = duckdb.sql(f"SELECT * FROM '{target}'")
+                assert relation.columns == [*columns, "p"]
+                result = relation.project("id, p").fetchnumpy()
+                assert result["id"].tolist() == columns["id"].tolist()
+                np.testing.assert_array_equal(result["p"], stored.transform(columns["score"]))
+                assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_csv_stays_as_it_was_written(run, stored):

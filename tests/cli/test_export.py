@@ -84,13 +84,14 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_answered_in_a_sentence(run: Any, fitted: cb.Calibration, case: str) -> None:
-    Path("there.sql").write_text("SELECT 1")
-    words, told = MISTAKES[case]
-    done = run(*words.split())
-    assert done.exit_code == 1
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ")
-    assert told in line
+def test_mistakes_are_answered_in_a_sentence(subtests: pytest.Subtests, run: Any, fitted: cb.Calibration) -> None:
+    for case in MISTAKES:
+        with subtests.test(case=case):
+            Path("there.sql").write_text("SELECT 1")
+            words, told = MISTAKES[case]
+            done = run(*words.split())
+            assert done.exit_code == 1
+            assert done.stdout == ""
+            (line,) = done.stderr.splitlines()
+            assert line.startswith("error: ")
+            assert told in line

@@ -43,7 +43,8 @@ def zoned(here, columns):
     "path", ["nano.parquet", *(pytest.param(f"zoned.{end}", marks=FULL) for end in ("csv", "parquet"))]
 )
 @pytest.mark.parametrize(
-    "words", ["check", "check --time at", "tally --time at", "fit --out m.json", "fit --time at -o m.json"]
+    "words",
+    ["check", "check --time at", "tally --time at", "fit --method platt --out m.json", "fit --time at -o m.json"],
 )
 def test_moments_with_a_zone_do_not_need_pytz(zoned, path, words):
     """Python objects of such moments do, and the package does not ask for it."""
@@ -64,23 +65,27 @@ def test_nanoseconds_with_a_zone_are_cut_into_days(run, zoned):
 # ------------------------------------------------------------------------------------------------------------ labels
 
 
-@pytest.mark.parametrize(
-    ("command", "no", "yes"),
-    [
+def test_yes_and_no_are_labels_to_every_command(subtests, run, columns):
+    for command, no, yes in [
         *(("check", no, yes) for no, yes in (("no", "yes"), ("false", "true"), ("FALSE", "TRUE"))),
         *((command, "No", "Yes") for command in ("check", "tally", "fit", "report", "compare")),
-    ],
-)
-def test_yes_and_no_are_labels_to_every_command(run, columns, no, yes, command):
-    write({"score": columns["score"], "label": np.where(columns["label"] == 1, yes, no)}, "said.csv")
-    out = {"fit": ["--out", "m.json"], "report": ["--out", "r.json"], "compare": ["--old", "score", "--new", "score"]}
-    force = ["--force"] if command in ("fit", "report") else []
-    said, plain = (run(command, path, *out.get(command, []), *force, "--json") for path in ("said.csv", "rows.csv"))
-    assert said.exit_code == 0, said.stderr
-    if command == "fit":  # whose document says when it was made
-        assert json.loads(said.stdout)["map"] == json.loads(plain.stdout)["map"]
-    else:
-        assert said.stdout == plain.stdout
+    ]:
+        with subtests.test(command=command, no=no, yes=yes):
+            write({"score": columns["score"], "label": np.where(columns["label"] == 1, yes, no)}, "said.csv")
+            out = {
+                "fit": ["--out", "m.json"],
+                "report": ["--out", "r.json"],
+                "compare": ["--old", "score", "--new", "score"],
+            }
+            force = ["--force"] if command in ("fit", "report") else []
+            said, plain = (
+                run(command, path, *out.get(command, []), *force, "--json") for path in ("said.csv", "rows.csv")
+            )
+            assert said.exit_code == 0, said.stderr
+            if command == "fit":  # whose document says when it was made
+                assert json.loads(said.stdout)["map"] == json.loads(plain.stdout)["map"]
+            else:
+                assert said.stdout == plain.stdout
 
 
 def test_yes_and_no_are_labels_in_many_rows(run):
@@ -120,7 +125,7 @@ def test_the_name_of_a_folder_is_no_column(run, folder, end):
     Path(f"rows.{end}").rename(f"{folder}/rows.{end}")
     done = run("check", f"{folder}/rows.{end}", "--json")
     assert done.exit_code == 0, done.stderr
-    run("fit", f"{folder}/rows.{end}", "--out", "m.json")
+    run("fit", f"{folder}/rows.{end}", "--method", "platt", "--out", "m.json")
     run("apply", f"{folder}/rows.{end}", "--map", "m.json", "--out", f"out.{end}")
     assert len(duckdb.sql(f"FROM 'out.{end}'").columns) == 12
 
@@ -139,22 +144,30 @@ def followed(run, *words: str):
 GAPS = "score,label,w,group,Land\n0.1,0,1,a,x\n0.3,1,,a,x\n0.2,,1,a,x\n,1,1,a,x\n0.5,1,1,,x\n0.6,0,1,b,\n0.7,1,2,b,y\n"
 
 
-@pytest.mark.parametrize("words", ["--weight w", "--by group", "--by Land", "--by group --weight w --by Land"])
-def test_the_condition_leaves_out_what_the_sentence_names(run, words):
-    Path("gaps.csv").write_text(GAPS, encoding="utf-8")
-    done = followed(run, "tally", "gaps.csv", *words.split())
-    assert done.exit_code == 0, done.stderr
+def test_the_condition_leaves_out_what_the_sentence_names(subtests, run):
+    for words in ["--weight w", "--by group", "--by Land", "--by group --weight w --by Land"]:
+        with subtests.test(words=words):
+            Path("gaps.csv").write_text(GAPS, encoding="utf-8")
+            done = followed(run, "tally", "gaps.csv", *words.split())
+            assert done.exit_code == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "command", ["check", "fit -o m.json", "tally", "apply --map map.json -o o.csv", "apply --map map.json -o o.parquet"]
-)
-def test_rows_with_a_word_for_a_missing_score_can_be_left_out(run, command):
-    run("fit", "rows.csv", "--out", "map.json")
-    text = Path("rows.csv").read_text(encoding="utf-8").splitlines()
-    Path("na.csv").write_text("score,label\n" + "0.1,0\nNA,1\n0.3,1\n0.2,0\n" * (len(text) // 4), encoding="utf-8")
-    name, *more = command.split()
-    assert followed(run, name, "na.csv", *more).exit_code in (0, 10, 11)
+def test_rows_with_a_word_for_a_missing_score_can_be_left_out(subtests, run):
+    for command in [
+        "check",
+        "fit -o m.json",
+        "tally",
+        "apply --map map.json -o o.csv",
+        "apply --map map.json -o o.parquet",
+    ]:
+        with subtests.test(command=command):
+            run("fit", "rows.csv", "--method", "platt", "--out", "map.json")
+            text = Path("rows.csv").read_text(encoding="utf-8").splitlines()
+            Path("na.csv").write_text(
+                "score,label\n" + "0.1,0\nNA,1\n0.3,1\n0.2,0\n" * (len(text) // 4), encoding="utf-8"
+            )
+            name, *more = command.split()
+            assert followed(run, name, "na.csv", *more).exit_code in (0, 10, 11)
 
 
 def test_rows_with_a_word_for_a_missing_label_can_be_left_out(run):
@@ -167,7 +180,7 @@ def test_rows_with_a_word_for_a_missing_label_can_be_left_out(run):
 
 
 def test_scores_stay_as_they_are_written(run):
-    run("fit", "rows.csv", "--out", "map.json")
+    run("fit", "rows.csv", "--method", "platt", "--out", "map.json")
     written = ["0.10", "1", "1e-3", "0.123456789012345678", ".5"]
     Path("digits.csv").write_text("\n".join(["score", *written, '""']), encoding="utf-8")
     done = run("apply", "digits.csv", "--map", "map.json", "--out", "out.csv", "--json")
@@ -180,14 +193,13 @@ def test_scores_stay_as_they_are_written(run):
     assert [float(line.split(",")[1]) for line in lines] == [value for (value,) in doubles]
 
 
-@pytest.mark.parametrize(
-    "option", ["--score", "--label", "--weight", "--by", "--time", "--groups", "--positive", "--where"]
-)
-def test_an_option_without_a_value_is_no_default(run, option):
+def test_an_option_without_a_value_is_no_default(subtests, run):
     """As a variable of the shell that is not set would make it."""
-    done = run("check", "rows.csv", option, "")
-    assert done.exit_code == 2
-    assert "it is empty" in done.stderr
+    for option in ["--score", "--label", "--weight", "--by", "--time", "--groups", "--positive", "--where"]:
+        with subtests.test(option=option):
+            done = run("check", "rows.csv", option, "")
+            assert done.exit_code == 2
+            assert "it is empty" in done.stderr
 
 
 def test_a_variable_that_is_not_set_stops_the_other_commands(run):
@@ -219,19 +231,19 @@ def heavy(here):
     )
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("command", ["check", "tally", "compare"])
-def test_numbers_are_never_cut(run, heavy, monkeypatch, width, command):
+def test_numbers_are_never_cut(run, heavy, monkeypatch, command):
     words = ["--label", "mixed", "--weight", "w", "--counts"]
     words += ["--old", "score", "--new", "new"] if command == "compare" else ["--by", "land"]
     monkeypatch.setenv("COLUMNS", "1000")
     wide = set(re.findall(r"[\d,.e+-]*\d", run(command, "heavy.parquet", *words).stdout))
-    monkeypatch.setenv("COLUMNS", str(width))
-    done = run(command, "heavy.parquet", *words)
-    assert max(map(len, done.stdout.splitlines())) <= width
-    assert set(re.findall(r"[\d,.e+-]*\d", done.stdout)) == wide
-    if command != "compare":
-        assert all(re.search(rf"\b{land}\b", done.stdout) for land in ("de", "fr", "it", "es"))
+    for width in (40, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        done = run(command, "heavy.parquet", *words)
+        assert max(map(len, done.stdout.splitlines())) <= width
+        assert set(re.findall(r"[\d,.e+-]*\d", done.stdout)) == wide
+        if command != "compare":
+            assert all(re.search(rf"\b{land}\b", done.stdout) for land in ("de", "fr", "it", "es"))
 
 
 def test_numbers_stand_one_below_the_other(run):
@@ -256,7 +268,7 @@ def test_numbers_stand_one_below_the_other(run):
     ],
 )
 def test_what_is_not_installed_is_told_with_the_line_that_installs_it(run, here, module, words, expected):
-    run("fit", "rows.csv", "--out", "m.json")
+    run("fit", "rows.csv", "--method", "platt", "--out", "m.json")
     code = f"import sys; sys.modules[{module!r}] = None; from calibrant.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, *words.split()], cwd=here, capture_output=True, text=True)
     assert done.returncode == 1

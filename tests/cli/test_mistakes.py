@@ -395,17 +395,17 @@ def answer(run, words: str) -> str:
     return done.stderr.removeprefix("error: ").rstrip("\n")
 
 
-@pytest.mark.parametrize("words", [entry[0] for entry in (BOTH | CHECK).values()], ids=list(BOTH | CHECK))
-def test_check_says_what_to_do(run, mistakes, words):
-    expected = next(told for given, told in (BOTH | CHECK).values() if given == words)
-    assert expected in answer(run, f"check {words}")
+def test_check_says_what_to_do(subtests, run, mistakes):
+    for name, (words, expected) in (BOTH | CHECK).items():
+        with subtests.test(name):
+            assert expected in answer(run, f"check {words}")
 
 
-@pytest.mark.parametrize("words", [entry[0] for entry in (BOTH | FIT).values()], ids=list(BOTH | FIT))
-def test_fit_says_what_to_do(run, mistakes, words):
-    expected = next(told for given, told in (FIT | BOTH).values() if given == words)
-    assert expected in answer(run, f"fit --out map.json {words}")
-    assert not Path("map.json").exists()
+def test_fit_says_what_to_do(subtests, run, mistakes):
+    for name, (words, expected) in (BOTH | FIT).items():
+        with subtests.test(name):
+            assert expected in answer(run, f"fit --out map.json {words}")
+            assert not Path("map.json").exists()
 
 
 @pytest.fixture
@@ -416,10 +416,10 @@ def more(mistakes, run):
     )
 
 
-@pytest.mark.parametrize("words", [entry[0] for entry in OTHERS.values()], ids=list(OTHERS))
-def test_the_other_commands_say_what_to_do(run, more, words):
-    expected = next(told for given, told in OTHERS.values() if given == words)
-    assert expected in answer(run, words)
+def test_the_other_commands_say_what_to_do(subtests, run, more):
+    for name, (words, expected) in OTHERS.items():
+        with subtests.test(name):
+            assert expected in answer(run, words)
 
 
 STORE = {
@@ -438,10 +438,11 @@ STORE = {
 }
 
 
-@pytest.mark.parametrize(("words", "expected"), STORE.values(), ids=STORE)
-def test_mistakes_with_a_store_say_what_to_do(run, words, expected):
+def test_mistakes_with_a_store_say_what_to_do(subtests, run):
     assert run("tally", "rows.csv", "--by", "land", "--day", "2026-03-01", "--store", "kept").exit_code == 0
-    assert expected in answer(run, words)
+    for name, (words, expected) in STORE.items():
+        with subtests.test(name):
+            assert expected in answer(run, words)
 
 
 def test_a_damaged_store_is_told(run):

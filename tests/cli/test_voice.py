@@ -51,12 +51,13 @@ SAID: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("fail", "expected"), SAID.values(), ids=SAID)
-def test_sentences_of_the_library_speak_of_options(fail, expected, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(cb.InputError) as caught:
-        fail()
-    assert expected in caught.value.say(VOICE)
+def test_sentences_of_the_library_speak_of_options(subtests, tmp_path, monkeypatch):
+    for fail, expected in SAID.values():
+        with subtests.test(fail=fail, expected=expected):
+            monkeypatch.chdir(tmp_path)
+            with pytest.raises(cb.InputError) as caught:
+                fail()
+            assert expected in caught.value.say(VOICE)
 
 
 def test_hints_and_notes_speak_of_options():
@@ -76,15 +77,16 @@ def test_a_fitted_map_names_the_method_that_has_a_certificate():
     assert cb.HistogramBinning(n_bins=1).fit(S, Y).say(VOICE).startswith("HistogramBinning(n_bins=1) fitted")
 
 
-@pytest.mark.parametrize("name", ["p", "Score", "the score"])
-def test_columns_are_written_as_sql_and_the_shell_read_them(name):
-    with pytest.raises(cb.InputError) as caught:
-        cb.check([0.5, np.nan], [0, 1])
-    told = caught.value.say(CommandLine(name, "y"))
-    condition = shlex.split(told.partition("--where ")[2])[0]
-    quoted = '"' + name + '"'
-    rows = duckdb.sql(f"SELECT unnest([0.5, 'nan'::DOUBLE, NULL]) AS {quoted}")
-    assert rows.filter(condition).fetchall() == [(0.5,)]
+def test_columns_are_written_as_sql_and_the_shell_read_them(subtests):
+    for name in ["p", "Score", "the score"]:
+        with subtests.test(name=name):
+            with pytest.raises(cb.InputError) as caught:
+                cb.check([0.5, np.nan], [0, 1])
+            told = caught.value.say(CommandLine(name, "y"))
+            condition = shlex.split(told.partition("--where ")[2])[0]
+            quoted = '"' + name + '"'
+            rows = duckdb.sql(f"SELECT unnest([0.5, 'nan'::DOUBLE, NULL]) AS {quoted}")
+            assert rows.filter(condition).fetchall() == [(0.5,)]
 
 
 def test_what_duckdb_says_otherwise_is_told_in_its_first_line():

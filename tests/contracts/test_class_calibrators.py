@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import pkgutil
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from tests.cases import in_subtests
 
 import calibrant.calibrators
 from calibrant import HistogramBinning, InputError, PlattScaling, load
@@ -27,7 +30,8 @@ from calibrant.notions import TopKLabel
 CLASSES = ("ant", "bee", "cat")
 TREE = Taxonomy({"insect": None, "ant": "insect", "bee": "insect", "cat": None})
 
-# Every option away from its default at least once; `test_the_table_is_complete` sees to it.
+# Every option away from its default at least once, which `test_the_table_is_complete` checks. A calibrator that is not
+# listed is tested with its default options.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "ClassAutoCalibrator": [
         {"cv": 3},
@@ -89,11 +93,14 @@ def _members() -> dict[str, type[Any]]:
 
 
 MEMBERS = _members()
+LISTED = set(OPTIONS)
+OPTIONS |= {name: [{}] for name in sorted(set(MEMBERS) - LISTED)}
 
 
-def sample(n: int = 600, seed: int = 0, *, tied: bool = True) -> tuple[np.ndarray, np.ndarray]:
+@functools.cache
+def sample(n: int = 600, *, tied: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Rows of three classes and labels that are less sure than the rows say."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     p = rng.dirichlet([1.0, 1.0, 0.7], n)
     if tied:
         p = p.round(2)
@@ -101,24 +108,64 @@ def sample(n: int = 600, seed: int = 0, *, tied: bool = True) -> tuple[np.ndarra
         p = np.clip(p, 0.0, 1.0)
     truth = 0.6 * p + 0.4 / 3
     truth /= truth.sum(axis=1, keepdims=True)
-    return p, np.array(CLASSES)[[rng.choice(3, p=row) for row in truth]]
+    y = np.array(CLASSES)[[rng.choice(3, p=row) for row in truth]]
+    p.flags.writeable = y.flags.writeable = False
+    return p, y
 
 
-def build(name: str, options: dict[str, Any]) -> Any:
-    return MEMBERS[name](**options)
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One class with one set of options."""
+
+    name: str
+    options: dict[str, Any]
+
+    def new(self) -> Any:
+        return MEMBERS[self.name](**self.options)
+
+    def fit(self, *rows: Any, **given: Any) -> Any:
+        """A new fit; what it warns about is another test's matter."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrantWarning)
+            return self.new().fit(*rows, **({"classes": CLASSES} | given))
+
+    @functools.cached_property
+    def fitted(self) -> Any:
+        """Fitted to `sample()`, once for all tests that only read it."""
+        return self.fit(*sample())
+
+    @property
+    def certified(self) -> bool:
+        """Whether independent rows carry a certificate."""
+        plain = isinstance(self.options.get("calibrator"), PlattScaling)
+        return not plain and self.name in {
+            "ClassWiseHistogramBinning",
+            "PathCalibrator",
+            "Reduction",
+            "SimplexBinning",
+            "TopLabelHistogramBinning",
+        }
 
 
-def fit(calibrator: Any, *rows: Any, **given: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)
-        return calibrator.fit(*rows, **({"classes": CLASSES} | given))
-
+CASES = {name: {f"{name}-{i}": Case(name, each) for i, each in enumerate(OPTIONS[name])} for name in OPTIONS}
+FIRST = {name: next(iter(CASES[name].values())) for name in OPTIONS}
 
 #: Whose result may depend on how the classes are numbered: parts are drawn by a hash of the row, or cuts take turns.
 IN_TURN = {"ClassAutoCalibrator", "DirichletScaling", "SimplexBinning", "StructuredScaling"}
 
-EACH = [pytest.param(name, each, id=f"{name}-{i}") for name in OPTIONS for i, each in enumerate(OPTIONS[name])]
-FIRST = [pytest.param(name, OPTIONS[name][0], id=name) for name in OPTIONS]
+#: Calibrators that prove what the base class does for all: one with bins, one with parameters, one of both bases.
+BASE = {"ClassWiseHistogramBinning", "VectorScaling", "TemperatureScaling"}
+
+#: It fits a dozen maps at each fit.
+SLOW = {"ClassAutoCalibrator": pytest.mark.slow}
+
+every_case = in_subtests("case", CASES, SLOW)
+
+
+def of(names: Any) -> Any:
+    """The first options of these calibrators."""
+    chosen = [pytest.param(FIRST[name], id=name, marks=SLOW.get(name, ())) for name in OPTIONS if name in names]
+    return pytest.mark.parametrize("case", chosen)
 
 
 def close(a: Any, b: Any, atol: float = 0.0) -> None:
@@ -130,16 +177,17 @@ def close(a: Any, b: Any, atol: float = 0.0) -> None:
 
 def test_the_table_is_complete():
     assert set(OPTIONS) == set(MEMBERS)
-    for name in set(MEMBERS) - BOTH:
+    assert set(OPTIONS) >= IN_TURN | BASE | set(SLOW)
+    for name in LISTED - BOTH:
         parameters = inspect.signature(MEMBERS[name].__init__).parameters
         named = {key for each in OPTIONS[name] for key in each}
         assert named == set(parameters) - {"self"}, name
 
 
-@pytest.mark.parametrize(("name", "options"), EACH)
-def test_it_gives_probabilities_for_the_classes_in_their_order(name, options):
-    p, y = sample()
-    cal = fit(build(name, options), p, y)
+@every_case
+def test_it_gives_probabilities_for_the_classes_in_their_order(case):
+    p, _ = sample()
+    cal = case.fitted
     out = cal.transform(p)
     assert isinstance(cal.map_, ClassMap)
     assert cal.classes_.tolist() == list(CLASSES)
@@ -150,10 +198,10 @@ def test_it_gives_probabilities_for_the_classes_in_their_order(name, options):
     assert len(cal.predict_proba(p)) == len(p)
 
 
-@pytest.mark.parametrize(("name", "options"), EACH)
-def test_it_is_the_same_after_saving(name, options, tmp_path):
-    p, y = sample()
-    cal = fit(build(name, options), p, y)
+@every_case
+def test_it_is_the_same_after_saving(case, tmp_path):
+    p, _ = sample()
+    cal = case.fitted
     cal.save(tmp_path / "map.json")
     again = load(tmp_path / "map.json")
     close(again.transform(p), cal.transform(p))
@@ -161,112 +209,128 @@ def test_it_is_the_same_after_saving(name, options, tmp_path):
     assert str(again.certificate) == str(cal.certificate())
 
 
-@pytest.mark.parametrize(("name", "options"), EACH)
-def test_a_promise_is_made_of_independent_rows_only(name, options):
+@every_case
+def test_it_clones_and_prints_itself(case):
+    cal = case.new()
+    assert str(clone(cal)) == str(cal)
+    assert "not fitted" in str(cal)
+    assert "600 rows of 3 classes" in str(case.fitted)
+
+
+@every_case
+def test_a_certificate_or_the_reason_why_not(case):
+    assert isinstance(case.fitted.certificate(), Certificate if case.certified else Refusal)
+
+
+@in_subtests(
+    "case",
+    {
+        name: {i: case for i, case in cases.items() if case.certified}
+        for name, cases in CASES.items()
+        if FIRST[name].certified
+    },
+)
+def test_a_certificate_is_of_independent_rows_only(case):
     p, y = sample()
-    promise = fit(build(name, options), p, y).certificate()
-    assert isinstance(promise, Certificate | Refusal)
-    for given in ({"sampling": "out-of-fold"}, {"groups": np.arange(len(y)) // 3}):
-        assert isinstance(fit(build(name, options), p, y, **given).certificate(), Refusal)
-    weighted = fit(build(name, options), p, y, sample_weight=np.linspace(0.5, 1.5, len(y)))
+    for given in (
+        {"sampling": "out-of-fold"},
+        {"groups": np.arange(len(y)) // 3},
+        {"sample_weight": np.linspace(0.5, 1.5, len(y))},
+    ):
+        assert isinstance(case.fit(p, y, **given).certificate(), Refusal), given
+
+
+@of(name for name in OPTIONS if not FIRST[name].certified)
+def test_importance_weights_are_taken(case):
+    p, y = sample()
+    weighted = case.fit(p, y, sample_weight=np.linspace(0.5, 1.5, len(y)))
+    assert weighted.provenance_.weights == "importance"
     assert isinstance(weighted.certificate(), Refusal)
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST)
-def test_counts_mean_repetition(name, options):
+@of(OPTIONS)
+def test_counts_mean_repetition(case):
     p, y = sample(400)
     times = np.random.default_rng(1).integers(0, 3, len(y))
-    counted = fit(build(name, options), p, y, sample_weight=times, weights="counts")
-    repeated = fit(build(name, options), np.repeat(p, times, axis=0), np.repeat(y, times))
+    counted = case.fit(p, y, sample_weight=times, weights="counts")
+    repeated = case.fit(np.repeat(p, times, axis=0), np.repeat(y, times))
     close(counted.transform(p), repeated.transform(p), 1e-9)
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST)
-def test_the_order_of_rows_does_not_matter(name, options):
-    p, y = sample(400)
+@of(OPTIONS)
+def test_the_order_of_rows_does_not_matter(case):
+    p, y = sample()
     order = np.random.default_rng(2).permutation(len(y))
-    turned = fit(build(name, options), p[order], y[order])
-    close(turned.transform(p), fit(build(name, options), p, y).transform(p), 1e-9)
+    close(case.fit(p[order], y[order]).transform(p), case.fitted.transform(p), 1e-9)
 
 
-@pytest.mark.parametrize(("name", "options"), [each for each in FIRST if each.id not in IN_TURN])
-def test_the_numbering_of_classes_does_not_matter(name, options):
+@of(set(OPTIONS) - IN_TURN)
+def test_the_numbering_of_classes_does_not_matter(case):
     p, y = sample(400, tied=False)  # among equal scores the earlier class comes first
-    cal = fit(build(name, options), p, y)
-    turned = fit(build(name, options), p[:, ::-1], y, classes=CLASSES[::-1])
+    cal = case.fit(p, y)
+    turned = case.fit(p[:, ::-1], y, classes=CLASSES[::-1])
     a, b = cal.transform(p), turned.transform(p[:, ::-1])
     close(b if a.shape[1] == 1 or isinstance(cal.map_, PathMap) else b[:, ::-1], a, 1e-6)
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST)
-def test_frames_keep_their_names(name, options):
+@of({*BASE, "PathCalibrator", "Reduction"})  # whose outputs are not the classes, too
+def test_frames_keep_their_names(case):
     pd = pytest.importorskip("pandas")
     p, y = sample()
     frame = pd.DataFrame(p, columns=list(CLASSES), index=np.arange(len(y)) + 7)
-    cal = fit(build(name, options), frame, pd.Series(y, index=frame.index), classes=None)
+    cal = case.fit(frame, pd.Series(y, index=frame.index), classes=None)
     out = cal.transform(frame[list(CLASSES[::-1])])
     assert list(out.columns) == list(cal.map_.outputs)
     assert out.index.equals(frame.index)
-    close(out.to_numpy(), fit(build(name, options), p, y).transform(p))
+    close(out.to_numpy(), case.fitted.transform(p))
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST)
-def test_it_clones_and_must_be_fitted(name, options):
-    cal = build(name, options)
-    assert str(clone(cal)) == str(cal)
-    assert "not fitted" in str(cal)
+@of(BASE)
+def test_it_must_be_fitted(case):
     with pytest.raises(NotFittedError):
-        cal.transform(sample(5)[0])
+        case.new().transform(sample(5)[0])
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST)
-def test_a_mistake_is_answered_in_a_sentence(name, options):
-    p, y = sample(50)
-    for scores, labels, given in (
-        (p, y[:-1], {}),
-        (p, np.where(y == "cat", "dog", y), {}),
-        (np.where(p > 0.5, np.nan, p), y, {}),
-        (p * 0.5, y, {}),
-        (p, y, {"classes": CLASSES[:2]}),
-        (p, y, {"sample_weight": np.zeros(len(y))}),
-    ):
-        with pytest.raises(InputError):
-            fit(build(name, options), scores, labels, **given)
+MISTAKES = {
+    "a label is missing": lambda p, y: (p, y[:-1], {}),
+    "a label is of no class": lambda p, y: (p, np.where(y == "cat", "dog", y), {}),
+    "a score is missing": lambda p, y: (np.where(p > 0.5, np.nan, p), y, {}),
+    "rows do not add up": lambda p, y: (p * 0.5, y, {}),
+    "a class is missing": lambda p, y: (p, y, {"classes": CLASSES[:2]}),
+    "all weights are 0": lambda p, y: (p, y, {"sample_weight": np.zeros(len(y))}),
+}
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST)
-@pytest.mark.parametrize("rows", [1, 2, 5])
-def test_few_rows_give_probabilities_or_a_sentence(name, options, rows):
-    p, y = sample(rows)
-    try:
-        out = fit(build(name, options), p, y).transform(p)
-    except InputError:
-        return
-    assert not np.isnan(out).all()
-    if name != "PathCalibrator":  # which abstains beside the path
-        assert np.isfinite(out).all()
+@of(BASE)
+def test_a_mistake_is_answered_in_a_sentence(case, subtests):
+    for name, make in MISTAKES.items():
+        scores, labels, given = make(*sample(50))
+        with subtests.test(name), pytest.raises(InputError):
+            case.fit(scores, labels, **given)
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST)
-def test_a_class_that_no_row_has_is_told(name, options):
+@of(OPTIONS)
+def test_few_rows_give_probabilities(case):
+    for rows in (1, 2, 5):
+        p, y = sample(rows)
+        out = case.fit(p, y).transform(p)
+        assert not np.isnan(out).all(), rows
+        assert np.isfinite(out).all() or case.name == "PathCalibrator", rows  # which abstains beside the path
+
+
+@of(OPTIONS)
+def test_a_class_that_no_row_has_is_reported(case):
     p, y = sample()
     there = y != "bee"
-    cal = fit(build(name, options), p[there], y[there])
+    cal = case.fit(p[there], y[there])
     assert ["bee"] in [list(note.values["classes"]) for note in cal.notes_ if note.code == "absent-classes"]
     out = cal.transform(p)
-    assert np.isfinite(out).all() or name == "PathCalibrator"
+    assert np.isfinite(out).all() or case.name == "PathCalibrator"
 
 
-@pytest.mark.parametrize(("name", "options"), FIRST)
-def test_float32_in_gives_float32_out(name, options):
+@of(BASE)
+def test_float32_in_gives_float32_out(case):
     p, y = sample()
-    cal = fit(build(name, options), p.astype(np.float32), y)
+    cal = case.fit(p.astype(np.float32), y)
     assert cal.transform(p.astype(np.float32)).dtype == np.float32
     assert cal.transform(p).dtype == np.float64
-
-
-@pytest.mark.parametrize(("name", "options"), FIRST)
-def test_it_prints_what_was_fitted(name, options):
-    p, y = sample()
-    told = str(fit(build(name, options), p, y))
-    assert "600 rows of 3 classes" in told

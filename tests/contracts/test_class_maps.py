@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import pickle
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import in_subtests
 
 import calibrant as cb
 from calibrant.calibration import Calibration
@@ -19,7 +22,7 @@ from calibrant.export import samples
 from calibrant.export.errors import DocumentError
 from calibrant.export.onnx.model import prove_model, session_of, to_onnx
 from calibrant.export.samples import proof_matrix
-from calibrant.export.sql.engines import engine_of
+from calibrant.export.sql.dialects import engine_of
 from calibrant.export.sql.expressions import to_sql
 from calibrant.export.sql.file import BETWEEN, prove_sql
 from calibrant.export.tolerance import only_copies
@@ -138,13 +141,17 @@ SAMPLES: dict[str, list[ClassMap]] = {
 }
 
 EVERY = [pytest.param(m, id=f"{kind}-{j}") for kind in sorted(SAMPLES) for j, m in enumerate(SAMPLES[kind])]
-every_map = pytest.mark.parametrize("map_", EVERY)
+BY_KIND = {kind: {f"{kind}-{j}": m for j, m in enumerate(SAMPLES[kind])} for kind in SAMPLES}
+every_map = in_subtests("map_", BY_KIND)
 
 
+@functools.cache
 def rows_for(map_: ClassMap) -> Any:
     """Rows of every sort, without missing scores."""
     rows = proof_matrix(map_)
-    return rows[~np.isnan(rows).any(axis=1)]
+    kept = rows[~np.isnan(rows).any(axis=1)]
+    kept.flags.writeable = False
+    return kept
 
 
 def some_rows(map_: ClassMap, count: int = 50) -> Any:
@@ -188,9 +195,9 @@ def test_a_document_with_a_field_that_is_wrong_is_refused_or_read(map_):
             except DocumentError:
                 continue
             assert found.map.apply(some_rows(found.map, 3)).shape == (3, len(found.map.outputs))
-        for lost in ({**body, "map": {k: v for k, v in body["map"].items() if k != name}},):
-            with pytest.raises(DocumentError):
-                Calibration.from_json(json.dumps(lost))
+        lost = {**body, "map": {k: v for k, v in body["map"].items() if k != name}}
+        with pytest.raises(DocumentError):
+            Calibration.from_json(json.dumps(lost))
 
 
 # ----------------------------------------------------------------------------------------------------------- arithmetic
@@ -223,7 +230,7 @@ def test_finite_rows_have_images_in_the_unit_interval(map_):
     assert ((found >= 0) & (found <= 1)).all()
 
 
-@pytest.mark.parametrize("map_", [p for p in EVERY if p.values[0].on == "logit"])
+@in_subtests("map_", {kind: {j: m for j, m in maps.items() if m.on == "logit"} for kind, maps in BY_KIND.items()})
 def test_huge_logits_give_probabilities_without_a_warning(map_):
     size = len(map_.classes)
     rows = np.where(np.eye(size), 1.7e308, -1.7e308)
@@ -262,8 +269,7 @@ def test_rows_are_independent_of_their_neighbours(map_):
 # --------------------------------------------------------------------------------------------------------------- values
 
 
-@every_map
-def test_it_is_frozen_and_leaves_the_callers_array_alone(map_):
+def assert_frozen(map_: ClassMap) -> None:
     for field in fields(map_):
         with pytest.raises(FrozenInstanceError):
             setattr(map_, field.name, 0.5)
@@ -271,25 +277,34 @@ def test_it_is_frozen_and_leaves_the_callers_array_alone(map_):
         if isinstance(value, np.ndarray) and len(value):
             with pytest.raises(ValueError, match="read-only"):
                 value[0] = 0.5
-    rows = some_rows(map_)
-    before = rows.copy()
-    rows.flags.writeable = False
-    assert not np.shares_memory(map_.apply(rows), rows)
-    assert rows.tobytes() == before.tobytes()
 
 
 @every_map
-@pytest.mark.parametrize(
-    "way",
-    [copy.copy, copy.deepcopy, lambda map_: pickle.loads(pickle.dumps(map_)), replace],
-    ids=["copy", "deepcopy", "pickle", "rebuild"],
-)
-def test_copies_are_equal_and_frozen(map_, way):
-    twin = way(map_)
-    assert twin == map_
-    assert hash(twin) == hash(map_)
-    test_it_is_frozen_and_leaves_the_callers_array_alone(twin)
-    assert twin.apply(some_rows(map_)).tobytes() == map_.apply(some_rows(map_)).tobytes()
+def test_the_callers_array_is_never_written_to(map_):
+    rows = some_rows(map_).copy()
+    rows.flags.writeable = False
+    assert not np.shares_memory(map_.apply(rows), rows)
+    assert rows.tobytes() == some_rows(map_).tobytes()
+
+
+COPIES: dict[str, Callable[[ClassMap], ClassMap]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda map_: pickle.loads(pickle.dumps(map_)),
+    "rebuild": replace,
+}
+
+
+@every_map
+def test_it_and_its_copies_are_equal_and_frozen(map_):
+    image = map_.apply(some_rows(map_)).tobytes()
+    assert_frozen(map_)
+    for way, copied in COPIES.items():
+        twin = copied(map_)
+        assert twin == map_, way
+        assert hash(twin) == hash(map_), way
+        assert twin.apply(some_rows(map_)).tobytes() == image, way
+        assert_frozen(twin)
 
 
 def test_different_maps_are_different_and_print_one_line():
@@ -325,40 +340,57 @@ INVALID: list[tuple[type[ClassMap], tuple[Any, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("cls", "arguments"), INVALID)
-def test_numbers_that_make_no_map_are_refused(cls, arguments):
-    with pytest.raises(ValueError, match=r"\w"):
-        cls(*arguments)
+def test_numbers_that_make_no_map_are_refused(subtests):
+    for cls, arguments in INVALID:
+        with subtests.test(cls.__name__, arguments=arguments), pytest.raises(ValueError, match=r"\w"):
+            cls(*arguments)
 
 
 # -------------------------------------------------------------------------------------------------------------- exports
 
 
-@every_map
-@pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
-def test_engines_at_hand_give_what_apply_gives(map_, dialect, monkeypatch):
-    duckdb = pytest.importorskip("duckdb")
-    monkeypatch.setattr(samples, "RANDOM_ROWS", 3_000)
-    with closing(duckdb.connect() if dialect == "duckdb" else sqlite3.connect(":memory:")) as connection:
-        columns = [f"s{j}" for j in range(len(map_.classes))]
-        text = BETWEEN.join(to_sql(map_, columns, dialect).values())
-        proof = prove_sql(map_, text, columns, engine_of(connection))
-    assert proof.scores > 3_000
+@pytest.fixture
+def fewer_rows(monkeypatch, full_size):
+    if not full_size:
+        monkeypatch.setattr(samples, "RANDOM_ROWS", 1_000)
+
+
+def proves(map_: ClassMap, connection: Any, dialect: str) -> None:
+    columns = [f"s{j}" for j in range(len(map_.classes))]
+    text = BETWEEN.join(to_sql(map_, columns, dialect).values())
+    proof = prove_sql(map_, text, columns, engine_of(connection))
+    assert proof.scores > 1_000
     if only_copies(map_):
         assert proof.equal == proof.scores
 
 
 @every_map
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_onnx_gives_what_apply_gives(map_, dtype):
+@pytest.mark.usefixtures("fewer_rows")
+def test_sqlite_gives_what_apply_gives(map_):
+    with closing(sqlite3.connect(":memory:")) as connection:
+        proves(map_, connection, "sqlite")
+
+
+@pytest.mark.engine
+@every_map
+@pytest.mark.usefixtures("fewer_rows")
+def test_duckdb_gives_what_apply_gives(map_):
+    with closing(pytest.importorskip("duckdb").connect()) as connection:
+        proves(map_, connection, "duckdb")
+
+
+@every_map
+@pytest.mark.usefixtures("fewer_rows")
+def test_onnx_gives_what_apply_gives(map_):
     onnx = pytest.importorskip("onnx")
-    model = to_onnx(map_, dtype)
-    onnx.checker.check_model(model, full_check=True)
-    proof = prove_model(map_, session_of(model.SerializeToString()))
-    assert proof.scores > 10_000
-    if only_copies(map_):
-        assert proof.equal == proof.scores
-    assert to_onnx(map_, dtype).SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+    for dtype in ("float32", "float64"):
+        model = to_onnx(map_, dtype)
+        onnx.checker.check_model(model, full_check=True)
+        proof = prove_model(map_, session_of(model.SerializeToString()))
+        assert proof.scores > 1_000
+        if only_copies(map_):
+            assert proof.equal == proof.scores
+        assert to_onnx(map_, dtype).SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
 
 
 def test_exports_are_the_same_objects_on_calibration_and_facade():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from functools import cache
 from itertools import combinations
@@ -22,6 +21,7 @@ from calibrant import (
     IsotonicCalibrator,
     PlattScaling,
     Tally,
+    displays,
 )
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.displays import (
@@ -34,7 +34,10 @@ from calibrant.displays import (
     SimplexDisplay,
     TopLabelDisplay,
     ValidityDisplay,
+    rates,
 )
+from calibrant.displays.multiclass import rates as class_rates
+from calibrant.displays.multiclass import regions
 from calibrant.maps import LogitAffineMap
 from calibrant.metrics.binary.validity import validity_curve
 
@@ -125,7 +128,7 @@ def with_after(scores: np.ndarray, y: np.ndarray) -> ReliabilityDisplay:
     return ReliabilityDisplay.from_predictions(scores, y, after=IsotonicCalibrator().fit(scores, y).transform(scores))
 
 
-EVERY: dict[str, Callable[[], Any]] = {
+LISTED: dict[str, Callable[[], Any]] = {
     **{name: lambda build=build: build(*draw()) for name, build in OF_ROWS.items()},
     "reliability, rare": lambda: ReliabilityDisplay.from_predictions(*rare()),
     "reliability, rare bins": lambda: ReliabilityDisplay.from_predictions(*rare(), curve="bins"),
@@ -159,15 +162,45 @@ EVERY: dict[str, Callable[[], Any]] = {
 }
 
 
+FIRST = {
+    "CanonicalValidityDisplay": "canonical validity",
+    "ClassErrorDisplay": "class errors",
+    "ClassWiseDisplay": "class-wise",
+    "MapDisplay": "map, binning",
+    "PlanDisplay": "plan, target",
+    "ReliabilityDisplay": "reliability",
+    "SimplexDisplay": "simplex",
+    "TopLabelBinDisplay": "top-label, bin",
+    "TopLabelDisplay": "top-label",
+    "ValidityDisplay": "validity, certified",
+}
+"""One picture of each display. A display that is not named here is built from rows, or from rows of classes."""
+
+
+def from_rows(name: str) -> Any:
+    display = getattr(displays, name)
+    return display.from_predictions(*(draw_classes() if ".multiclass." in display.__module__ else draw()))
+
+
+EVERY = LISTED | {name: lambda name=name: from_rows(name) for name in displays.__all__ if name not in FIRST}
+ONE_OF_EACH = [FIRST.get(name, name) for name in displays.__all__]
+BASE = [FIRST[name] for name in ("ReliabilityDisplay", "ClassWiseDisplay", "TopLabelBinDisplay")]
+"""Three pictures, one for each way to add a panel, for what the base class does."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_draws():
+    """Fewer simulated data sets behind the grey: it lies where it lay, about, and is quick to compute."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (rates, class_rates, regions):
+            patch.setattr(module, "DRAWS", 60)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _close_figures():
     yield
     plt.close("all")
-
-
-@pytest.fixture(params=EVERY, name="display")
-def _display(request):
-    return computed(request.param)
 
 
 @cache
@@ -176,52 +209,19 @@ def computed(name: str) -> Any:
     return EVERY[name]()
 
 
-@pytest.fixture(params=OF_CLASS_ROWS, name="build_classes")
-def _build_classes(request):
-    return OF_CLASS_ROWS[request.param]
-
-
-@pytest.fixture(params=OF_ROWS, name="build")
-def _build(request):
-    return OF_ROWS[request.param]
-
-
-@cache
-def drawn(name: str) -> Any:
-    """The display drawn on a figure of its own, once for all tests that only look."""
-    display = EVERY[name]().plot()
-    display.figure_.draw_without_rendering()
-    return display
-
-
-@pytest.fixture(params=EVERY, name="picture")
-def _picture(request):
-    return drawn(request.param)
-
-
 def sketch(display: Any) -> None:
-    """Draw without looking at the result."""
+    """Compute the data and draw, without looking at the result."""
+    json.dumps(display.data, allow_nan=False)
     figure = mpl.figure.Figure(figsize=(6, 6))
     display.plot(figure.add_subplot())
     figure.draw_without_rendering()
 
 
-def quietly(build: Build, *args: Any, **options: Any) -> Any:
-    """The display of rows of one class, about which Calibrant warns."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return build(*args, **options)
-
-
 # ------------------------------------------------------------------------------------------------------ compute, draw
 
 
-def test_data_is_plain_and_survives_json(display):
-    assert json.loads(json.dumps(display.data, allow_nan=False)) == display.data
-
-
-def test_plot_leaves_its_axes_and_figure_on_the_display(picture):
-    assert picture.ax_.figure is picture.figure_
+def test_every_display_is_drawn_here():
+    assert {type(computed(name)).__name__ for name in ONE_OF_EACH} == set(displays.__all__)
 
 
 def test_computing_does_not_import_matplotlib():
@@ -242,32 +242,30 @@ assert not any(name.partition(".")[0] == "matplotlib" for name in sys.modules)
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_missing_matplotlib_is_one_sentence_with_the_fix(display, monkeypatch):
+def test_a_missing_matplotlib_is_one_sentence_with_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "calibrant\[plot\]"'):
-        display.plot()
+        computed(BASE[0]).plot()
 
 
-def test_words_above_the_picture_stay_on_a_canvas_without_a_layout(display):
-    figure = mpl.figure.Figure()
-    display.plot(figure.add_subplot())
-    figure.draw_without_rendering()
-    words = [display.ax_._left_title, *(text for text in display.ax_.texts if len(text.get_text()) > 40)]
-    for box in (text.get_window_extent() for text in words):
-        assert box.y1 <= figure.bbox.y1
-        assert box.x1 <= figure.bbox.x1
-
-
-# --------------------------------------------------------------------------------------------------------- the user's
-
-
-def test_settings_of_the_user_stay_as_they_are(display):
+@pytest.mark.parametrize("name", BASE)
+def test_settings_of_the_user_stay_as_they_are(name):
     before = dict(mpl.rcParams)
-    sketch(display)
+    sketch(computed(name))
     assert dict(mpl.rcParams) == before
 
 
-def test_given_axes_are_the_only_ones_touched(display):
+@pytest.mark.parametrize("name", BASE)
+def test_a_figure_without_pyplot_will_do(name):
+    display, ax = computed(name), mpl.figure.Figure(figsize=(6, 6)).add_axes((0.15, 0.1, 0.8, 0.7))
+    assert display.plot(ax) is display
+    assert display.ax_ is ax
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_given_axes_are_the_only_ones_touched(name):
+    display = computed(name)
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 6))
     right.plot([0, 1], [2, 3])
     before = (right.get_position().bounds, right.get_xlim(), right.get_ylim(), len(right.get_children()))
@@ -277,13 +275,6 @@ def test_given_axes_are_the_only_ones_touched(display):
     assert plt.get_fignums() == [figure.number]
     own = [ax for ax in figure.axes if ax not in (left, right)]
     assert own == ([display.counts_ax_] if hasattr(display, "counts_ax_") else list(getattr(display, "panels_", ())))
-
-
-def test_a_figure_without_pyplot_will_do(display):
-    ax = mpl.figure.Figure(figsize=(6, 6)).add_axes((0.15, 0.1, 0.8, 0.7))
-    display.plot(ax)
-    assert display.ax_ is ax
-    assert plt.get_fignums() == []
 
 
 # ----------------------------------------------------------------------------------------------------------- legible
@@ -303,25 +294,34 @@ def texts(figure: Any) -> list[tuple[str, Any]]:
     return [(text.get_text(), text.get_window_extent()) for text in shown]
 
 
-def test_no_text_covers_another_or_leaves_the_figure(picture):
+@pytest.mark.parametrize("name", EVERY)
+def test_a_picture_is_legible(name, subtests):
+    picture = computed(name).plot()
     figure = picture.figure_
-    found, edge = texts(figure), figure.bbox.padded(1.0)
-    for text, box in found:
-        assert (edge.min <= box.min).all(), text
-        assert (box.max <= edge.max).all(), text
-    for (one, a), (other, b) in combinations(found, 2):
-        assert not a.padded(-0.5).overlaps(b.padded(-0.5)), f"{one!r} and {other!r}"
-
-
-def test_the_legend_covers_little_of_the_curve(picture):
-    legend = picture.ax_.get_legend()
-    if legend is None:
-        return
-    box = legend.get_window_extent()
-    for line in picture.ax_.get_lines():
-        points = line.get_transform().transform(line.get_xydata())
-        inside = (points > [box.x0, box.y0]) & (points < [box.x1, box.y1])
-        assert inside.all(axis=1).mean() <= 0.1
+    figure.draw_without_rendering()
+    with subtests.test("data survive JSON"):
+        assert json.loads(json.dumps(picture.data, allow_nan=False)) == picture.data
+    with subtests.test("no text leaves the figure"):
+        edge = figure.bbox.padded(1.0)
+        outside = [text for text, box in texts(figure) if (box.min < edge.min).any() or (box.max > edge.max).any()]
+        assert picture.ax_.figure is figure
+        assert outside == []
+    with subtests.test("no text covers another"):
+        pairs = combinations(texts(figure), 2)
+        assert [(one, other) for (one, a), (other, b) in pairs if a.padded(-0.5).overlaps(b.padded(-0.5))] == []
+    with subtests.test("the legend covers little of the curve"):
+        legend = picture.ax_.get_legend()
+        assert (legend is None) == isinstance(picture, displays.PlanDisplay)
+        for line in picture.ax_.get_lines() if legend is not None else ():
+            points, box = line.get_transform().transform(line.get_xydata()), legend.get_window_extent()
+            inside = (points > [box.x0, box.y0]) & (points < [box.x1, box.y1])
+            assert inside.all(axis=1).mean() <= 0.1
+    with subtests.test("words above the picture stay on a canvas without a layout"):
+        bare = mpl.figure.Figure()
+        ax = picture.plot(bare.add_subplot()).ax_
+        words = [ax._left_title, *(text for text in ax.texts if len(text.get_text()) > 40)]
+        beyond = [text.get_text() for text in words if (text.get_window_extent().max > bare.bbox.max).any()]
+        assert beyond == []
 
 
 # -------------------------------------------------------------------------------------------------------------- rows
@@ -346,19 +346,6 @@ def assert_alike(one: Any, other: Any, tolerance: float = 1e-9) -> None:
         assert one == other
 
 
-def test_the_order_of_rows_does_not_matter(build):
-    scores, y = draw()
-    order = np.random.default_rng(3).permutation(len(y))
-    assert_alike(numbers(build(scores, y).data), numbers(build(scores[order], y[order]).data))
-
-
-def test_counts_are_repetition(build):
-    scores, y = draw(60)
-    times = np.random.default_rng(4).integers(0, 4, 60)
-    counted = Tally.from_arrays(scores, y, times, weights="counts")
-    assert_alike(numbers(build(counted).data), numbers(build(np.repeat(scores, times), np.repeat(y, times)).data))
-
-
 def without_noise(data: Any) -> Any:
     """Data without what depends on how much the rows are worth."""
     if isinstance(data, dict):
@@ -367,20 +354,28 @@ def without_noise(data: Any) -> Any:
     return [without_noise(value) for value in data] if isinstance(data, list) else data
 
 
-@pytest.mark.parametrize("name", sorted(OF_ROWS.keys() - {"reliability, log-odds bins"}))
-def test_whole_weights_give_the_curve_of_repeated_rows(name):
-    # Bins even in log-odds begin where an event is due among the rows that the weights are worth, so they may differ.
-    build = OF_ROWS[name]
-    scores, y = draw(60)
-    times = np.random.default_rng(4).integers(0, 4, 60).astype(float)
-    repeated = build(np.repeat(scores, times.astype(int)), np.repeat(y, times.astype(int)))
-    assert_alike(without_noise(numbers(build(scores, y, times).data)), without_noise(numbers(repeated.data)))
-
-
-def test_a_merged_tally_shows_what_the_whole_shows(build):
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_only_what_the_rows_say_matters(name, subtests):
+    build, rng = OF_ROWS[name], np.random.default_rng(3)
     scores, y = draw()
-    halves = Tally.from_arrays(scores[:150], y[:150]) + Tally.from_arrays(scores[150:], y[150:])
-    assert_alike(numbers(build(scores, y).data), numbers(build(halves).data))
+    whole = numbers(build(scores, y).data)
+    with subtests.test("the order of rows does not matter"):
+        order = rng.permutation(len(y))
+        assert_alike(whole, numbers(build(scores[order], y[order]).data))
+    with subtests.test("a merged tally shows what the whole shows"):
+        halves = Tally.from_arrays(scores[:150], y[:150]) + Tally.from_arrays(scores[150:], y[150:])
+        assert_alike(whole, numbers(build(halves).data))
+    scores, y = draw(60)
+    times = np.random.default_rng(4).integers(0, 4, 60)
+    repeated = numbers(build(np.repeat(scores, times), np.repeat(y, times)).data)
+    with subtests.test("counts are repetition"):
+        counted = Tally.from_arrays(scores, y, times, weights="counts")
+        assert_alike(numbers(build(counted).data), repeated)
+    if name != "reliability, log-odds bins":
+        # Bins even in log-odds begin where an event is due among the rows that the weights are worth: they may differ.
+        with subtests.test("whole weights give the curve of repeated rows"):
+            weighted = numbers(build(scores, y, times.astype(float)).data)
+            assert_alike(without_noise(weighted), without_noise(repeated))
 
 
 EDGES = {
@@ -396,37 +391,24 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("rows", EDGES.values(), ids=EDGES)
-def test_edges_are_drawn(build, rows):
-    display = quietly(build, *rows)
-    json.dumps(display.data, allow_nan=False)
-    sketch(display)
-
-
-def test_huge_and_tiny_weights_are_drawn(build):
+@pytest.mark.parametrize("name", OF_ROWS)
+@pytest.mark.filterwarnings("ignore")
+def test_edges_are_drawn(name, subtests):
+    build = OF_ROWS[name]
+    for edge, rows in EDGES.items():
+        with subtests.test(edge):
+            sketch(build(*rows))
     scores, y = draw(50)
-    display = build(scores, y, 10.0 ** np.linspace(-12, 12, 50))
-    json.dumps(display.data, allow_nan=False)
-    sketch(display)
-
-
-def test_gridded_tallies_are_drawn(build):
-    scores, y = draw()
-    sketch(build(Tally.from_arrays(scores, y, grid=Grid())))
-
-
-def test_a_table_with_mean_scores_is_drawn(build):
-    table = Tally.from_table([50, 0, 30, 20], [5, 0, 15, 18], edges=[0.2, 0.4, 0.7], scores=[0.1, np.nan, 0.5, 0.9])
-    sketch(build(table))
+    with subtests.test("huge and tiny weights"):
+        sketch(build(scores, y, 10.0 ** np.linspace(-12, 12, 50)))
+    with subtests.test("a tally on a grid"):
+        sketch(build(Tally.from_arrays(scores, y, grid=Grid())))
+    with subtests.test("a table with mean scores"):
+        means = [0.1, np.nan, 0.5, 0.9]
+        sketch(build(Tally.from_table([50, 0, 30, 20], [5, 0, 15, 18], edges=[0.2, 0.4, 0.7], scores=means)))
 
 
 # ----------------------------------------------------------------------------------------------------- rows of classes
-
-
-def test_the_order_of_class_rows_does_not_matter(build_classes):
-    p, y = draw_classes()
-    order = np.random.default_rng(3).permutation(len(y))
-    assert_alike(numbers(build_classes(p, y).data), numbers(build_classes(p[order], y[order]).data))
 
 
 CHANCE = ("low", "high", "delta_chance", "null", "null_high", "grey", "shown", "heaped", "outside", "error_by_chance")
@@ -445,12 +427,18 @@ def by_class(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "panels": {one["class"]: one for one in data["panels"]}} if "panels" in data else data
 
 
-def test_whole_weights_of_class_rows_are_repetition(build_classes):
+@pytest.mark.parametrize("name", OF_CLASS_ROWS)
+def test_only_what_the_class_rows_say_matters(name, subtests):
+    build = OF_CLASS_ROWS[name]
     p, y = draw_classes(60)
-    times = np.random.default_rng(4).integers(0, 4, 60)
-    repeated = build_classes(np.repeat(p, times, axis=0), np.repeat(y, times)).data
-    weighted = build_classes(p, y, times.astype(float)).data
-    assert_alike(numbers(without_chance(by_class(weighted))), numbers(without_chance(by_class(repeated))))
+    with subtests.test("the order of rows does not matter"):
+        order = np.random.default_rng(3).permutation(len(y))
+        assert_alike(numbers(build(p, y).data), numbers(build(p[order], y[order]).data))
+    with subtests.test("whole weights are repetition"):
+        times = np.random.default_rng(4).integers(0, 4, 60)
+        repeated = build(np.repeat(p, times, axis=0), np.repeat(y, times)).data
+        weighted = build(p, y, times.astype(float)).data
+        assert_alike(numbers(without_chance(by_class(weighted))), numbers(without_chance(by_class(repeated))))
 
 
 CLASS_EDGES = {
@@ -464,21 +452,16 @@ CLASS_EDGES = {
 }
 
 
-@pytest.mark.parametrize("rows", CLASS_EDGES.values(), ids=CLASS_EDGES)
-def test_edges_of_class_rows_are_drawn(build_classes, rows):
-    display = build_classes(*rows, classes="abc")
-    json.dumps(display.data, allow_nan=False)
-    sketch(display)
-
-
-def test_float32_and_logits_are_drawn(build_classes):
-    p, y = draw_classes(60)
-    sketch(build_classes(p.astype(np.float32), y))
-    sketch(build_classes(np.log(p), y, kind="logit"))
-
-
-def test_huge_and_tiny_weights_of_class_rows_are_drawn(build_classes):
+@pytest.mark.parametrize("name", OF_CLASS_ROWS)
+def test_edges_of_class_rows_are_drawn(name, subtests):
+    build = OF_CLASS_ROWS[name]
+    for edge, rows in CLASS_EDGES.items():
+        with subtests.test(edge):
+            sketch(build(*rows, classes="abc"))
     p, y = draw_classes(50)
-    display = build_classes(p, y, 10.0 ** np.linspace(-12, 12, 50))
-    json.dumps(display.data, allow_nan=False)
-    sketch(display)
+    with subtests.test("float32"):
+        sketch(build(p.astype(np.float32), y))
+    with subtests.test("logits of a matrix"):
+        sketch(build(np.log(p), y, kind="logit"))
+    with subtests.test("huge and tiny weights"):
+        sketch(build(p, y, 10.0 ** np.linspace(-12, 12, 50)))

@@ -7,67 +7,111 @@ import json
 import pickle
 import re
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import every
 
 from calibrant import InputError, online
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.guarantees.refusal import Refusal
 from calibrant.online.base import KINDS, Forecaster, register, resume
 from calibrant.online.compiled import KernelForecaster
-from calibrant.online.kernels import object_steps
+from calibrant.online.kernels import compiler, object_steps
 
-# Every forecaster of one score, by how a user would build it.
-CASES: dict[str, Callable[[], Forecaster]] = {
-    "AsIs": online.AsIs,
-    "OnlinePlatt": online.OnlinePlatt,
-    "OnlinePlatt certified": lambda: online.OnlinePlatt(radius=1.0, certified=True),
-    "OnlinePlatt fading": lambda: online.OnlinePlatt(half_life=60),
-    "OnlineBeta": online.OnlineBeta,
-    "OnlineBeta fading": lambda: online.OnlineBeta(rho=1.0, half_life=40),
-    "Aioli": online.Aioli,
-    "Refitted platt": lambda: online.Refitted(every=50),
-    "Refitted beta moving": lambda: online.Refitted("beta", every=40, window=100),
-    "Refitted bins forgetting": lambda: online.Refitted("bins", every=60, half_life=80.0, n_bins=5),
-    "Refitted once": lambda: online.Refitted("platt", every=None, first=100),
-    "Restarting": lambda: online.Restarting(online.OnlinePlatt(), shortest=16, levels=4),
-    "Tracking": lambda: online.Tracking(online.OnlinePlatt()),
-    "Tracking on beta": lambda: online.Tracking(online.OnlineBeta(), epsilon=0.05),
-    "Tracking on windows": lambda: online.Tracking(online.Refitted("bins", every=50)),
-    "Hedging": lambda: online.Hedging(online.OnlinePlatt(), random_state=3),
-    "Hedging by means": lambda: online.Hedging(online.OnlinePlatt(), shares="means", random_state=3),
-    "Hedging two choices": lambda: online.Hedging(online.OnlinePlatt(), rule="two-choices", random_state=0),
-    "Hedging on windows": lambda: online.Hedging(online.Refitted("bins", every=50), random_state=0),
-    "Foster99": lambda: online.Foster99(random_state=0),
-    "TwoChoices": online.TwoChoices,
-    "MultiExpert": lambda: online.MultiExpert(online.OnlinePlatt(), online.OnlineBeta(), online.Refitted(every=50)),
-    "Tracking on several": lambda: online.Tracking(online.MultiExpert(online.OnlinePlatt(), online.OnlineBeta())),
-    "Tracking of a model": lambda: online.Tracking(online.AsIs()),
-    "CalibratedRegression": lambda: online.CalibratedRegression(3),
-    "CalibratedRegression on hats": lambda: online.CalibratedRegression(2, test_functions="hats", size=4, growing=True),
+OnlinePlatt, OnlineBeta, Refitted, MultiExpert = (
+    online.OnlinePlatt,
+    online.OnlineBeta,
+    online.Refitted,
+    online.MultiExpert,
+)
+
+# How a user would build forecasters whose defaults are not enough, by kind: other settings, experts, features.
+VARIANTS: dict[str, dict[str, Callable[[], Forecaster]]] = {
+    "OnlinePlatt": {
+        "": OnlinePlatt,
+        "certified": lambda: OnlinePlatt(radius=1.0, certified=True),
+        "fading": lambda: OnlinePlatt(half_life=60),
+        "in a small ball": lambda: OnlinePlatt(radius=1.2),
+    },
+    "OnlineBeta": {
+        "": OnlineBeta,
+        "fading": lambda: OnlineBeta(rho=1.0, half_life=40),
+        "in a small ball": lambda: OnlineBeta(radius=1.5),
+    },
+    "Refitted": {
+        "platt": lambda: Refitted(every=50),
+        "beta moving": lambda: Refitted("beta", every=40, window=100),
+        "bins forgetting": lambda: Refitted("bins", every=60, half_life=80.0, n_bins=5),
+        "once": lambda: Refitted("platt", every=None, first=100),
+    },
+    "Restarting": {
+        "": lambda: online.Restarting(OnlinePlatt(), shortest=16, levels=4),
+        "on windows": lambda: online.Restarting(Refitted("bins", every=10), shortest=16, levels=2),
+    },
+    "Tracking": {
+        "": lambda: online.Tracking(OnlinePlatt()),
+        "without a prior": lambda: online.Tracking(OnlinePlatt(), prior=0),
+        "on beta": lambda: online.Tracking(OnlineBeta(), epsilon=0.05),
+        "on windows": lambda: online.Tracking(Refitted("bins", every=50)),
+        "on several": lambda: online.Tracking(MultiExpert(OnlinePlatt(), OnlineBeta())),
+        "of a model": lambda: online.Tracking(online.AsIs()),
+    },
+    "Hedging": {
+        "": lambda: online.Hedging(OnlinePlatt(), random_state=3),
+        "by means": lambda: online.Hedging(OnlinePlatt(), shares="means", random_state=3),
+        "two choices": lambda: online.Hedging(OnlinePlatt(), rule="two-choices", random_state=0),
+        "on windows": lambda: online.Hedging(Refitted("bins", every=50), random_state=0),
+    },
+    "Foster99": {"": lambda: online.Foster99(random_state=0)},
+    "MultiExpert": {
+        "": lambda: MultiExpert(OnlinePlatt(), OnlineBeta(), Refitted(every=50)),
+        "by log loss": lambda: MultiExpert(online.Tracking(OnlinePlatt()), online.Foster99(random_state=1), loss="log"),
+    },
+    "CalibratedRegression": {
+        "": lambda: online.CalibratedRegression(3),
+        "on hats": lambda: online.CalibratedRegression(2, test_functions="hats", size=4, growing=True),
+    },
 }
-# Forecasters whose rows are more than one score have contract tests of their own.
-ELSEWHERE = {"OnlineClasses", "OnlineTemperature"}  # tests/unit/test_online_classes.py
-# Their forecasts depend on more than the score: on a draw, on the place in the stream, on features.
-WITHOUT_MAP = {
+
+
+def default(kind: type[Forecaster]) -> Callable[[], Forecaster]:
+    """How a forecaster is built that has no line above: as it is, or on an expert if it needs one."""
+    needed = [each for each in signature(kind.__init__).parameters.values() if each.default is each.empty]
+    return kind if len(needed) == 1 else lambda: kind(OnlinePlatt())  # the first is the object itself
+
+
+# Every forecaster of one score; those of rows of classes have contract tests in tests/unit/test_online_classes.py.
+CASES: dict[str, Callable[[], Forecaster]] = {
+    f"{name} {variant}".strip(): make
+    for name, kind in KINDS.items()
+    if kind.__module__.startswith("calibrant.") and not kind.takes_rows
+    for variant, make in VARIANTS.get(name, {"": default(kind)}).items()
+}
+NAMES = sorted(CASES)
+KERNELS = [name for name in NAMES if isinstance(CASES[name](), KernelForecaster)]
+# Each kernel, and one on another: what is compiled of the others is the same.
+COMPILED = [
     "Aioli",
-    "CalibratedRegression",
-    "CalibratedRegression on hats",
     "Foster99",
     "Hedging",
     "Hedging by means",
-    "Hedging on windows",
-    "Hedging two choices",
-    "MultiExpert",
-    "Restarting",
-    "Tracking on several",
-    "TwoChoices",
-}
-NAMES = sorted(CASES)
+    "OnlineBeta",
+    "OnlineBeta in a small ball",
+    "OnlinePlatt",
+    "OnlinePlatt in a small ball",
+    "Tracking",
+]
+# Beside those that define no map: their forecasts depend on features, on the other outcome, on experts without one.
+WITHOUT_MAP = {"Aioli", "CalibratedRegression", "CalibratedRegression on hats", "Tracking on several"}
+
+
+def without_map(name: str) -> bool:
+    return name in WITHOUT_MAP or type(CASES[name]())._freeze is Forecaster._freeze
 
 
 def stream(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -96,14 +140,12 @@ def loop(forecaster: Forecaster, scores: Any, labels: Any, features: np.ndarray 
     return out
 
 
-def test_every_forecaster_has_a_case_here() -> None:
-    from_here = {name for name, kind in KINDS.items() if kind.__module__.startswith("calibrant.")}
-    built = {type(make()).__name__ for make in CASES.values()}
-    assert from_here == built | ELSEWHERE
+def test_states_carry_the_names_of_the_classes() -> None:
     assert all(name == kind.__name__ for name, kind in KINDS.items())
+    assert KINDS.keys() >= VARIANTS.keys()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_forecasting_changes_nothing(name: str) -> None:
     forecaster = CASES[name]()
     scores, labels = stream(120)
@@ -118,23 +160,23 @@ def test_forecasting_changes_nothing(name: str) -> None:
     assert all(0.0 <= p <= 1.0 for p in first)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_many_rows_equal_a_loop_bit_for_bit(name: str) -> None:
-    scores, labels = stream(700)
+    scores, labels = stream(400)
     by_loop, by_forecast, by_learning = CASES[name](), CASES[name](), CASES[name]()
-    features = features_of(by_loop, 700)
+    features = features_of(by_loop, 400)
     told = loop(by_loop, scores.tolist(), labels.tolist(), features)
     assert by_forecast.forecast_many(scores, labels, features).tolist() == told
-    by_learning.learn_many(scores[:300], labels[:300], None if features is None else features[:300])
-    by_learning.learn_many(scores[300:], labels[300:], None if features is None else features[300:])
+    by_learning.learn_many(scores[:170], labels[:170], None if features is None else features[:170])
+    by_learning.learn_many(scores[170:], labels[170:], None if features is None else features[170:])
     assert by_loop.state == by_forecast.state == by_learning.state
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if isinstance(CASES[n](), KernelForecaster)])
+@every("name", ["Foster99", "OnlinePlatt", "Tracking"])  # that long streams are compiled is of the base
 def test_compiled_streams_equal_a_loop_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     monkeypatch.setattr("calibrant.online.compiled.ENOUGH_ROWS", 1)
-    scores, labels = stream(3000, seed=1)
+    scores, labels = stream(1500, seed=1)
     by_loop, compiled = CASES[name](), CASES[name]()
     told = loop(by_loop, scores.tolist(), labels.tolist(), None)
     assert compiled.forecast_many(scores, labels).tolist() == told
@@ -142,14 +184,10 @@ def test_compiled_streams_equal_a_loop_bit_for_bit(name: str, monkeypatch: pytes
     assert compiled.predict_many(scores).tolist() == [by_loop.predict_one(s) for s in scores.tolist()]
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if isinstance(CASES[n](), KernelForecaster)])
+@every("name", COMPILED)
 def test_compiled_rows_equal_plain_ones_bit_for_bit(name: str) -> None:
     pytest.importorskip("numba")
     plain, compiled = CASES[name](), CASES[name]()
-    if object_steps in plain._recipe:
-        with pytest.raises(InputError, match="cannot be compiled"):
-            compiled.compile()
-        return
     scores, labels = (column.tolist() for column in stream(400, seed=2))
     told = loop(plain, scores[:100], labels[:100], None)
     assert loop(compiled, scores[:50], labels[:50], None) == told[:50]
@@ -166,15 +204,23 @@ def test_compiled_rows_equal_plain_ones_bit_for_bit(name: str) -> None:
     assert type(compiled.predict_one(0.3)) is float
     above = online.Tracking(compiled)  # its copy is plain again, as the one above it is
     assert above.predict_one(0.3) == online.Tracking(plain).predict_one(0.3)
+    scores, labels = stream(1_500, seed=1)
+    assert compiled.forecast_many(scores, labels).tolist() == plain.forecast_many(scores, labels).tolist()
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=12, deadline=None)
-@given(cut=st.integers(0, 90), seed=st.integers(0, 2**16))
+@every("name", [name for name in KERNELS if object_steps in CASES[name]()._recipe])
+def test_a_kernel_on_a_forecaster_in_plain_python_is_not_compiled(name: str) -> None:
+    with pytest.raises(InputError, match="cannot be compiled" if compiler() else "needs numba"):
+        CASES[name]().compile()
+
+
+@every("name", NAMES)
+@settings(max_examples=6, deadline=None)
+@given(cut=st.integers(0, 70), seed=st.integers(0, 2**16))
 def test_a_restored_state_goes_on_bit_for_bit(name: str, cut: int, seed: int) -> None:
-    scores, labels = stream(90, seed)
+    scores, labels = stream(70, seed)
     one = CASES[name]()
-    features = features_of(one, 90, seed)
+    features = features_of(one, 70, seed)
     loop(one, scores[:cut].tolist(), labels[:cut].tolist(), features)
     text = one.to_json()
     two, three = resume(text), CASES[name]().restore(json.loads(text))
@@ -185,13 +231,13 @@ def test_a_restored_state_goes_on_bit_for_bit(name: str, cut: int, seed: int) ->
     assert one.to_json() == two.to_json() == three.to_json()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_copies_and_pickles_go_on_alone(name: str) -> None:
     scores, labels = stream(60)
     one = CASES[name]()
     features = features_of(one, 60)
     one.learn_many(scores, labels, features)
-    for two in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+    for two in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         before = one.to_json()
         assert two.to_json() == before
         two.learn_one(0.3, 1.0, row(features, 0))
@@ -199,19 +245,19 @@ def test_copies_and_pickles_go_on_alone(name: str) -> None:
         assert two.to_json() != before
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_memory_does_not_grow_with_the_stream(name: str) -> None:
     forecaster = CASES[name]()
     sizes = []
     for seed in (1, 2):
-        scores, labels = stream(2100, seed)
-        forecaster.learn_many(scores, labels, features_of(forecaster, 2100, seed))
+        scores, labels = stream(500, seed)
+        forecaster.learn_many(scores, labels, features_of(forecaster, 500, seed))
         sizes.append(len(forecaster.to_json()))
     assert sizes[1] < 1.1 * sizes[0] + 200
     assert sizes[1] < 200_000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_labels_and_scores_of_other_types_are_the_same_rows(name: str) -> None:
     scores, labels = stream(50)
     want, got = CASES[name](), CASES[name]()
@@ -224,7 +270,7 @@ def test_labels_and_scores_of_other_types_are_the_same_rows(name: str) -> None:
     assert got.state == want.state
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_no_rows_are_learned_as_nothing(name: str) -> None:
     forecaster = CASES[name]()
     features = features_of(forecaster, 0)
@@ -237,23 +283,23 @@ def test_no_rows_are_learned_as_nothing(name: str) -> None:
 MISTAKES = [float("nan"), -0.1, 1.1, float("inf"), None, "0.3", [0.3], np.array([0.3]), 3 + 0j, 10**400]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("score", MISTAKES, ids=lambda s: str(s)[:8])
-def test_a_score_that_is_no_probability_is_refused_and_nothing_learned(name: str, score: Any) -> None:
+@every("name", NAMES)
+def test_a_score_that_is_not_a_probability_is_refused_and_nothing_learned(name: str) -> None:
     forecaster = CASES[name]()
-    features = features_of(forecaster, 1)
+    one, two = row(features_of(forecaster, 1), 0), features_of(forecaster, 2)
     before = forecaster.to_json()
-    with pytest.raises(InputError, match="score"):
-        forecaster.predict_one(score, row(features, 0))
-    with pytest.raises(InputError, match="score"):
-        forecaster.learn_one(score, 1, row(features, 0))
-    with pytest.raises(InputError, match="score"):
-        forecaster.learn_many([0.5, score], [0, 1], features_of(forecaster, 2))
+    for score in MISTAKES:
+        with pytest.raises(InputError, match="score"):
+            forecaster.predict_one(score, one)
+        with pytest.raises(InputError, match="score"):
+            forecaster.learn_one(score, 1, one)
+        with pytest.raises(InputError, match="score"):
+            forecaster.learn_many([0.5, score], [0, 1], two)
     assert forecaster.to_json() == before
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_label_that_is_no_outcome_is_refused_and_nothing_learned(name: str) -> None:
+@every("name", NAMES)
+def test_a_label_that_is_not_an_outcome_is_refused_and_nothing_learned(name: str) -> None:
     forecaster = CASES[name]()
     features = features_of(forecaster, 1)
     before = forecaster.to_json()
@@ -268,22 +314,25 @@ def test_a_label_that_is_no_outcome_is_refused_and_nothing_learned(name: str) ->
     assert forecaster.to_json() == before
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", [name for name in NAMES if without_map(name)])
+def test_what_depends_on_more_than_the_score_has_no_map(name: str) -> None:
+    forecaster = CASES[name]()
+    forecaster.learn_many(*stream(100), features_of(forecaster, 100))
+    with pytest.raises(InputError, match=r"no (fixed )?map"):
+        forecaster.freeze()
+
+
+@every("name", [name for name in NAMES if not without_map(name)])
 def test_a_frozen_map_says_what_the_forecaster_says_now(name: str) -> None:
     forecaster = CASES[name]()
     scores, labels = stream(400)
-    forecaster.learn_many(scores, labels, features_of(forecaster, 400))
-    if name in WITHOUT_MAP:
-        with pytest.raises(InputError, match=r"no (fixed )?map"):
-            forecaster.freeze()
-        return
-    frozen = forecaster.freeze()
+    frozen = forecaster.learn_many(scores, labels, features_of(forecaster, 400)).freeze()
     asked = np.linspace(0.0, 1.0, 201)
     np.testing.assert_allclose(frozen.apply(asked), forecaster.predict_many(asked), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_certificate_is_a_promise_or_a_refusal_in_one_sentence(name: str) -> None:
+@every("name", NAMES)
+def test_a_certificate_is_a_bound_or_a_refusal_in_one_sentence(name: str) -> None:
     found = CASES[name]().certificate(10_000)
     assert isinstance(found, OnlineCertificate | Refusal)
     assert str(found).endswith(".")
@@ -292,7 +341,7 @@ def test_a_certificate_is_a_promise_or_a_refusal_in_one_sentence(name: str) -> N
         assert json.loads(json.dumps(found.to_dict()))["n_rows"] == 10_000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_states_of_others_and_broken_states_are_refused(name: str) -> None:
     forecaster = CASES[name]()
     state = forecaster.state
@@ -309,11 +358,11 @@ def test_states_of_others_and_broken_states_are_refused(name: str) -> None:
             CASES[name]().restore(broken)
     with pytest.raises(InputError, match="state"):
         resume({**state, "forecaster": "os.system"})
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="not JSON"):
         resume("{")
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if CASES[n]().experts])
+@every("name", [name for name in NAMES if CASES[name]().experts])
 def test_a_wrapper_owns_its_experts(name: str) -> None:
     wrapper = CASES[name]()
     same = [copy.deepcopy(expert) for expert in wrapper.experts]
@@ -324,7 +373,7 @@ def test_a_wrapper_owns_its_experts(name: str) -> None:
     assert built.n_rows == 50
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_a_state_whose_numbers_were_changed_never_gives_nonsense(name: str) -> None:
     one = CASES[name]()
     scores, labels = stream(150)
@@ -332,7 +381,7 @@ def test_a_state_whose_numbers_were_changed_never_gives_nonsense(name: str) -> N
     one.learn_many(scores, labels, features)
     state = one.state
     rng = np.random.default_rng(0)
-    for place in rng.permutation(len(state["numbers"]))[:12].tolist():
+    for place in rng.permutation(len(state["numbers"]))[:8].tolist():
         for value in (-1.0, 0.0, 0.5, 1e300, -1e300):
             changed = copy.deepcopy(state)
             changed["numbers"][place] = value
@@ -342,7 +391,7 @@ def test_a_state_whose_numbers_were_changed_never_gives_nonsense(name: str) -> N
             except InputError:
                 assert two.to_json() == CASES[name]().to_json()
                 continue
-            said = loop(two, scores[:20].tolist(), labels[:20].tolist(), features)
+            said = loop(two, scores[:10].tolist(), labels[:10].tolist(), features)
             assert all(0.0 <= p <= 1.0 for p in said), (place, value)
 
 

@@ -19,12 +19,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.contracts.test_forecasters import CASES, WITHOUT_MAP, features_of, row, stream
+from tests.cases import NO_FORK, every
+from tests.contracts.test_forecasters import CASES, features_of, row, stream
 
 from calibrant import InputError, online
 from calibrant.online.base import Forecaster, resume
 
-ROWS, ROUNDS = 150, 3
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason=NO_FORK)
+
+ROWS, ROUNDS = 100, 2
 PATIENCE = 60.0
 """Seconds after which a thread, or a child, counts as blocked for ever."""
 
@@ -36,9 +39,20 @@ CLASS_CASES: dict[str, Callable[[], Forecaster]] = {
     "OnlineTemperature": lambda: online.OnlineTemperature(3),
 }
 ALL = CASES | CLASS_CASES
-NAMES = sorted(ALL)
-
-SLOW = ("CalibratedRegression", "CalibratedRegression on hats", "MultiExpert", "Restarting", "Tracking on several")
+# The guard is that of the base: these stand for kernels, alone and on others, and for all other ways to step.
+GUARDED = [
+    "CalibratedRegression",
+    "Hedging two choices",
+    "MultiExpert",
+    "OnlineClasses",
+    "OnlinePlatt",
+    "OnlineTemperature",
+    "Refitted platt",
+    "Restarting",
+    "Tracking",
+    "Tracking on windows",
+]
+SLOW = ("CalibratedRegression", "MultiExpert", "Restarting")
 
 Rows = list[tuple[Any, Any, Any]]
 
@@ -62,7 +76,7 @@ def asked_of(forecaster: Forecaster) -> tuple[list[Any], Any]:
 def mapped(forecaster: Forecaster, asked: list[Any]) -> bytes | None:
     try:
         return np.asarray(forecaster.freeze().apply(np.array(asked))).tobytes()
-    except InputError:  # at moments when the expert's map is not monotone
+    except InputError:  # it has no map, or none at this time
         return None
 
 
@@ -76,9 +90,8 @@ def views(name: str) -> dict[str, Callable[[Forecaster], Any]]:
         "copy": lambda f: copy.deepcopy(f).to_json(),
         "pickle": lambda f: pickle.loads(pickle.dumps(f)).to_json(),
         "certificate": lambda f: str(f.certificate()),
+        "freeze": lambda f: mapped(f, asked),
     }
-    if name not in WITHOUT_MAP:
-        found["freeze"] = lambda f: mapped(f, asked)
     if ALL[name]().experts:
         found["expert"] = lambda f: f.expert.to_json()
     for attribute in ("weights", "bounds"):
@@ -131,7 +144,7 @@ def learn(forecaster: Forecaster, rows: Rows) -> None:
         forecaster.learn_one(x, y, f)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", GUARDED)
 def test_a_reader_sees_a_moment_between_two_rows(name: str) -> None:
     rows, looks = rows_for(ALL[name](), ROWS), views(name)
     one = ALL[name]()
@@ -160,7 +173,7 @@ def test_a_reader_sees_a_moment_between_two_rows(name: str) -> None:
         assert forecaster.to_json() == one.to_json()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", GUARDED)
 def test_a_forecast_is_that_of_a_moment_between_two_rows(name: str) -> None:
     rows, see = rows_for(ALL[name](), 150 if name in SLOW else 2_000), views(name)["predict_one"]
     one, forecaster, done = ALL[name](), ALL[name](), threading.Event()
@@ -183,7 +196,7 @@ def test_a_forecast_is_that_of_a_moment_between_two_rows(name: str) -> None:
     assert seen <= moments
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", GUARDED)
 def test_no_row_of_several_learners_is_lost(name: str) -> None:
     forecaster = ALL[name]()
     parts = [rows_for(forecaster, ROWS, seed) for seed in range(4)]
@@ -194,7 +207,7 @@ def test_no_row_of_several_learners_is_lost(name: str) -> None:
     assert resume(forecaster.to_json()).to_json() == forecaster.to_json()  # its numbers pass every check
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", GUARDED)
 def test_streams_of_several_threads_are_learned_one_after_the_other(name: str) -> None:
     columns = []
     for seed in (0, 1):
@@ -214,7 +227,7 @@ def test_streams_of_several_threads_are_learned_one_after_the_other(name: str) -
         assert set(seen) <= {before} | after | orders
 
 
-@pytest.mark.parametrize("name", ["OnlinePlatt", "Tracking"])  # to compile the others takes minutes
+@every("name", ["OnlinePlatt", "Tracking"])  # to compile the others takes minutes
 def test_compiled_streams_let_no_reader_in_though_other_threads_run(name: str) -> None:
     pytest.importorskip("numba")
     scores, labels = stream(60_000)
@@ -271,8 +284,8 @@ def in_child(job: Callable[[], Any]) -> Any:
     return found
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("name", NAMES)
+@needs_fork
+@every("name", GUARDED)
 def test_a_forked_child_may_predict_and_learns_when_it_is_resumed(name: str) -> None:
     forecaster = ALL[name]()
     rows = rows_for(forecaster, 40)
@@ -313,8 +326,8 @@ def test_a_forked_child_may_predict_and_learns_when_it_is_resumed(name: str) -> 
     assert forecaster.learn_one(x, y, f).to_json() == learned.to_json()  # the parent goes on
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("name", ["OnlinePlatt", "Tracking", "Restarting", "MultiExpert", "Refitted platt"])
+@needs_fork
+@every("name", ["OnlinePlatt", "Restarting", "Refitted platt"])
 def test_a_child_that_is_forked_in_the_middle_of_a_row_sees_the_moment_after_it(name: str) -> None:
     forecaster = ALL[name]()
     rows = rows_for(forecaster, 50) * 200

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from calibrant.messages import CalibrantWarning, InputError
-from calibrant.metrics import METRICS, TESTS, decompose, ici, net_benefit, recalibration, validity_curve
+from calibrant.metrics import METRICS, NEEDS_COUNTS, TESTS, decompose, ici, net_benefit, recalibration, validity_curve
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -23,7 +24,7 @@ VALUES: dict[str, Callable[..., Any]] = {
     "decompose": decompose,
     "decompose, log": lambda *data: decompose(*data, loss="log"),
     "decompose, bins": lambda *data: decompose(*data, method="bins"),
-    "ici": lambda *data: ici(*data, repetitions=20),
+    "ici": lambda *data: ici(*data, repetitions=5),
     "net_benefit": net_benefit,
     "recalibration": recalibration,
     "validity_curve": validity_curve,
@@ -37,18 +38,6 @@ SEEDED: dict[str, Callable[..., Any]] = {
     if "random_state" in inspect.signature(function).parameters
 }
 
-NEEDS_COUNTS = {
-    "always_valid_test": "an importance-weighted likelihood is no likelihood, so no martingale",
-    "debiased_l2_test": "its null distribution is drawn by counts",
-}
-
-NOT_REPETITION = {
-    "ecce_test": "its statistic is divided by a spread that knows weights from rows",
-    "hosmer_lemeshow": "its statistic uses the effective size of each bin, which knows weights from rows",
-    "spiegelhalter": "its statistic is divided by a spread that knows weights from rows",
-}
-"""Tests of calibration, in which nothing is left alone by weights that could be counts but were not declared so."""
-
 POINT_ESTIMATES = (
     "value",
     "loss",
@@ -61,7 +50,7 @@ POINT_ESTIMATES = (
     "statistic",
     "p_value",
 )
-"""Fields that integer weights must not change (but see NOT_REPETITION); standard errors know weights from rows."""
+"""Fields that integer weights must not change, except in tests of calibration: spreads know weights from rows."""
 
 
 def rows(n: int = 300, seed: int = 0, digits: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -87,15 +76,22 @@ def alike(one: Any, other: Any, tolerance: float, only: tuple[str, ...] | None =
     assert kept, "there is something to compare"
     assert kept <= mine.keys() & yours.keys()
     for path in kept:
-        assert mine[path] == pytest.approx(yours[path], rel=tolerance, abs=tolerance, nan_ok=True), path
+        a, b = mine[path], yours[path]
+        assert (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance), path
 
 
-@pytest.fixture(params=VALUES)
-def metric(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    return VALUES[request.param]
+def each(*, without: Iterable[str] = ()) -> pytest.MarkDecorator:
+    """One case for each function to which the test applies."""
+    return pytest.mark.parametrize("name", [name for name in VALUES if name not in without])
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if name not in NEEDS_COUNTS | NOT_REPETITION])
+@functools.cache
+def of_rows(name: str) -> Any:
+    """The value of `rows()`, for tests that compare others with it."""
+    return VALUES[name](*rows())
+
+
+@each(without=TESTS)
 def test_integer_weights_are_repetition(name: str) -> None:
     scores, labels = rows()
     times = np.random.default_rng(1).integers(0, 4, len(scores))
@@ -104,93 +100,89 @@ def test_integer_weights_are_repetition(name: str) -> None:
     alike(weighted, repeated, 1e-9, POINT_ESTIMATES)
 
 
-def test_declared_counts_are_repetition_in_every_number(metric: Callable[..., Any]) -> None:
+@each()
+def test_declared_counts_are_repetition_in_every_number(name: str) -> None:
     scores, labels = rows()
     times = np.random.default_rng(1).integers(0, 4, len(scores))
-    weighted = metric(Tally.from_arrays(scores, labels, times, weights="counts"))
-    alike(weighted, metric(np.repeat(scores, times), np.repeat(labels, times)), 1e-9)
+    weighted = VALUES[name](Tally.from_arrays(scores, labels, times, weights="counts"))
+    alike(weighted, VALUES[name](np.repeat(scores, times), np.repeat(labels, times)), 1e-9)
 
 
-@pytest.mark.parametrize("name", NEEDS_COUNTS)
+@pytest.mark.parametrize("name", sorted(NEEDS_COUNTS))
 def test_what_needs_counts_refuses_weights_in_a_sentence(name: str) -> None:
     scores, labels = rows()
     with pytest.raises(InputError, match="weights"):
         VALUES[name](scores, labels, np.full(len(scores), 0.5))
 
 
-def test_the_order_of_rows_does_not_matter(metric: Callable[..., Any]) -> None:
+@each()
+def test_order_and_merging_do_not_matter(name: str) -> None:
     scores, labels = rows()
     order = np.random.default_rng(1).permutation(len(scores))
-    alike(metric(scores, labels), metric(scores[order], labels[order]), 1e-9)
-
-
-def test_parts_merge_into_the_whole(metric: Callable[..., Any]) -> None:
-    scores, labels = rows()
+    alike(of_rows(name), VALUES[name](scores[order], labels[order]), 1e-9)
     parts = [Tally.from_arrays(scores[part], labels[part]) for part in (slice(None, 100), slice(100, None))]
-    alike(metric(parts[0] + parts[1]), metric(Tally.from_arrays(scores, labels)), 1e-12)
+    alike(VALUES[name](parts[0] + parts[1]), VALUES[name](Tally.from_arrays(scores, labels)), 1e-12)
 
 
-def test_a_fine_grid_changes_little(metric: Callable[..., Any]) -> None:
+@each()
+def test_a_fine_grid_changes_little(name: str) -> None:
     scores, labels = rows(digits=12)
-    alike(metric(Tally.from_arrays(scores, labels, grid=Grid())), metric(scores, labels), 0.03, POINT_ESTIMATES)
+    on_grid = VALUES[name](Tally.from_arrays(scores, labels, grid=Grid()))
+    alike(on_grid, VALUES[name](scores, labels), 0.03, POINT_ESTIMATES)
 
 
-@pytest.mark.parametrize(
-    ("scores", "labels"),
-    [
-        ([0.3], [1]),
-        ([0.3, 0.3], [0, 1]),
-        ([0.0, 1.0], [0, 1]),
-        ([0.0, 1.0], [1, 0]),
-        ([0.2, 0.4, 0.9], [0, 0, 0]),
-        ([0.5] * 20, [0, 1] * 10),
-        ([0.0] * 5, [0] * 5),
-        ([5e-324, 1 - 2**-53, 0.5], [1, 0, 1]),
-    ],
-    ids=[
-        "one row",
-        "tied pair",
-        "0 and 1, right",
-        "0 and 1, wrong",
-        "one class",
-        "constant",
-        "all 0",
-        "next to the ends",
-    ],
-)
-def test_edges_give_a_value_or_say_why_not(metric: Callable[..., Any], scores: list[float], labels: list[int]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.simplefilter("ignore", CalibrantWarning)
-        value = metric(scores, labels)
-    assert str(value)
-    json.dumps(value.to_dict(), allow_nan=False)
+EDGES: dict[str, tuple[list[float], list[int]]] = {
+    "one row": ([0.3], [1]),
+    "tied pair": ([0.3, 0.3], [0, 1]),
+    "0 and 1, right": ([0.0, 1.0], [0, 1]),
+    "0 and 1, wrong": ([0.0, 1.0], [1, 0]),
+    "one class": ([0.2, 0.4, 0.9], [0, 0, 0]),
+    "constant": ([0.5] * 20, [0, 1] * 10),
+    "all 0": ([0.0] * 5, [0] * 5),
+    "next to the ends": ([5e-324, 1 - 2**-53, 0.5], [1, 0, 1]),
+}
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if name not in NEEDS_COUNTS])
-@pytest.mark.parametrize("scale", [1e-9, 1e9])
-def test_the_unit_of_weights_does_not_matter(name: str, scale: float) -> None:
+@each()
+def test_edges_give_a_value_or_say_why_not(name: str, subtests: pytest.Subtests) -> None:
+    for edge, (scores, labels) in EDGES.items():
+        with subtests.test(edge), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", CalibrantWarning)
+            value = VALUES[name](scores, labels)
+            assert str(value)
+            json.dumps(value.to_dict(), allow_nan=False)
+
+
+@each(without=NEEDS_COUNTS)
+def test_the_unit_of_weights_does_not_matter(name: str) -> None:
     scores, labels = rows()
     weights = np.random.default_rng(1).gamma(2.0, size=len(scores))
-    alike(VALUES[name](scores, labels, weights), VALUES[name](scores, labels, scale * weights), 1e-6, POINT_ESTIMATES)
+    once = VALUES[name](scores, labels, weights)
+    for scale in (1e-9, 1e9):
+        alike(once, VALUES[name](scores, labels, scale * weights), 1e-6, POINT_ESTIMATES)
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "a", None])
 @pytest.mark.parametrize("function", SEEDED.values(), ids=SEEDED)
-def test_a_bad_seed_is_answered_in_a_sentence(function: Callable[..., Any], seed: Any) -> None:
-    with pytest.raises(InputError, match="random_state must be a whole number"):
-        function(*rows(), random_state=seed)
+def test_a_bad_seed_is_answered_in_a_sentence(function: Callable[..., Any], subtests: pytest.Subtests) -> None:
+    for seed in (-1, 1.5, "a", None):
+        with subtests.test(seed=seed), pytest.raises(InputError, match="random_state must be an integer"):
+            function(*rows(), random_state=seed)
 
 
-def test_float32_scores_are_taken(metric: Callable[..., Any]) -> None:
+def test_float32_scores_are_taken(subtests: pytest.Subtests) -> None:
     scores, labels = rows()
-    assert str(metric(scores.astype(np.float32), labels))
+    for name, function in VALUES.items():
+        with subtests.test(name):
+            assert str(function(scores.astype(np.float32), labels))
 
 
-def test_a_mistake_is_answered_in_a_sentence(metric: Callable[..., Any]) -> None:
-    with pytest.raises(InputError, match="y is missing"):
-        metric([0.2, 0.4])
-    with pytest.raises(InputError, match="pass it alone"):
-        metric(Tally.from_arrays([0.2, 0.4], [0, 1]), [0, 1])
-    with pytest.raises(InputError, match="needs probabilities"):
-        metric(Tally.from_arrays([2.0, 4.0], [0, 1], kind="logit"))
+def test_a_mistake_is_answered_in_a_sentence(subtests: pytest.Subtests) -> None:
+    for name, function in VALUES.items():
+        with subtests.test(name):
+            with pytest.raises(InputError, match="y is missing"):
+                function([0.2, 0.4])
+            with pytest.raises(InputError, match="pass it alone"):
+                function(Tally.from_arrays([0.2, 0.4], [0, 1]), [0, 1])
+            with pytest.raises(InputError, match="needs probabilities"):
+                function(Tally.from_arrays([2.0, 4.0], [0, 1], kind="logit"))

@@ -6,7 +6,8 @@ is put behind a plain classifier that hands it column 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Self
 
@@ -41,8 +42,11 @@ CALIBRATORS = [
     LogitShift(),
     SplineCalibrator(),
     TemperatureScaling(),
-    AutoCalibrator(),
+    AutoCalibrator(candidates=["platt", "isotonic"], cv=3),
 ]
+
+# With all of its candidates it fits a dozen maps at each fit.
+ALL_CANDIDATES = pytest.param(AutoCalibrator(), id="AutoCalibrator()", marks=[pytest.mark.full, pytest.mark.slow])
 
 
 class ColumnZero(ClassifierMixin, BaseEstimator):
@@ -93,12 +97,12 @@ WEIGHT_CHECKS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_
 # Before 1.7 the check makes its labels binary around the first one, after shuffling one of its two copies of the rows.
 OLD = tuple(map(int, version("scikit-learn").split(".")[:2])) < (1, 7)
 
-
 # Scores of one row and of many can differ in the last bit, and a Venn-Abers map jumps at the scores it was fitted to.
 JUMPS = ("check_methods_subset_invariance", "check_sample_weight_equivalence_on_sparse_data")
 
 
-def _expected_to_fail(estimator: Any) -> dict[str, str]:
+def _excluded(estimator: Any) -> dict[str, str]:
+    """Checks that an estimator is not asked to pass, and why; `test_exclusions_are_real` runs them."""
     sparse = isinstance(estimator, CalibratedClassifier)
     if sparse and isinstance(estimator.calibrator, AutoCalibrator):
         return dict.fromkeys(WEIGHT_CHECKS, "weights that are not declared as counts: to a choice a row is one row")
@@ -114,50 +118,73 @@ pytestmark = [
 ]
 
 
-def _checks(estimators: list[Any], without: Sequence[str] = ()) -> pytest.MarkDecorator:
-    """Every check on every estimator; scikit-learn's decorator would pass a generator, which pytest 9 warns about."""
-    pairs = [
-        pair
-        for estimator in estimators
-        for pair in estimator_checks_generator(
-            estimator, expected_failed_checks=_expected_to_fail(estimator), mark="xfail"
-        )
-        if getattr(getattr(pair[1], "func", None), "__name__", None) not in without
-    ]
-    return pytest.mark.parametrize(("estimator", "check"), pairs, ids=_name)
+def _checks(estimator: Any) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The name of each check, with its options, and the check of a new copy."""
+    for copy, check in estimator_checks_generator(estimator):
+        options = ", ".join(f"{key}={option}" for key, option in check.keywords.items())
+        name = check.func.__name__
+        yield f"{name}({options})" if options else name, functools.partial(check, copy)
 
 
-def _name(value: Any) -> str:
-    """A calibrator by itself, a check by its function and options."""
-    if isinstance(value, BaseEstimator):
-        return repr(getattr(value, "calibrator", value))
-    options = ", ".join(f"{key}={option}" for key, option in value.keywords.items())
-    return f"{value.func.__name__}({options})" if options else str(value.func.__name__)
+def _passes(estimator: Any, subtests: pytest.Subtests, without: Collection[str] = ()) -> None:
+    """Every check, one subtest each."""
+    for name, check in _checks(estimator):
+        if name not in without:
+            with subtests.test(name):
+                check()
 
 
-WRAPPED = [PlattScaling(), IsotonicCalibrator(), HistogramBinning(n_bins=5)]
-"""Enough to check the wrapper; with the others it is checked under `--full`."""
+def _each(calibrators: Sequence[Any]) -> pytest.MarkDecorator:
+    """One case for each calibrator."""
+    return pytest.mark.parametrize("calibrator", calibrators, ids=repr)
 
 
-@_checks([CalibratedClassifier(LogisticRegression(), cal, cv=3) for cal in WRAPPED])
-def test_the_wrapper(estimator: Any, check: Callable[[Any], None]) -> None:
-    check(estimator)
+def _wrapped(calibrator: BinaryCalibrator) -> CalibratedClassifier:
+    return CalibratedClassifier(LogisticRegression(), calibrator, cv=3)
 
 
-OTHERS = [cal for cal in CALIBRATORS if type(cal) not in map(type, WRAPPED)]
+def test_the_wrapper(subtests: pytest.Subtests) -> None:
+    estimator = _wrapped(PlattScaling())
+    _passes(estimator, subtests, _excluded(estimator))
 
 
 @pytest.mark.full
-@_checks([CalibratedClassifier(LogisticRegression(), cal, cv=3) for cal in OTHERS])
-def test_the_wrapper_of_other_calibrators(estimator: Any, check: Callable[[Any], None]) -> None:
-    check(estimator)
+@_each([*CALIBRATORS[1:], ALL_CANDIDATES])
+def test_the_wrapper_of_other_calibrators(calibrator: BinaryCalibrator, subtests: pytest.Subtests) -> None:
+    estimator = _wrapped(calibrator)
+    _passes(estimator, subtests, _excluded(estimator))
 
 
-@_checks([CrossVennAbers(LogisticRegression(), cv=3)], without=JUMPS)
-def test_the_wrapper_of_a_model_per_fold(estimator: Any, check: Callable[[Any], None]) -> None:
-    check(estimator)
+# Those checks whose numbers depend on the calibrator in the wrapper.
+NUMBERS = (*WEIGHT_CHECKS, "check_fit_idempotent", "check_methods_subset_invariance", "check_classifiers_train")
 
 
-@_checks([ColumnZero(cal) for cal in (*CALIBRATORS, IsotonicCalibrator(step=True, shrink_ends=False))])
-def test_calibrators_behind_the_adapter(estimator: Any, check: Callable[[Any], None]) -> None:
-    check(estimator)
+@_each([IsotonicCalibrator(), HistogramBinning(n_bins=5)])
+def test_the_wrapper_of_bins_and_tables(calibrator: BinaryCalibrator, subtests: pytest.Subtests) -> None:
+    estimator = _wrapped(calibrator)
+    others = {name for name, _ in _checks(estimator) if not name.startswith(NUMBERS)}
+    _passes(estimator, subtests, {*others, *_excluded(estimator)})
+
+
+def test_the_wrapper_of_a_model_per_fold(subtests: pytest.Subtests) -> None:
+    _passes(CrossVennAbers(LogisticRegression(), cv=3), subtests, JUMPS)
+
+
+@_each([*CALIBRATORS, IsotonicCalibrator(step=True, shrink_ends=False), ALL_CANDIDATES])
+def test_calibrators_behind_the_adapter(calibrator: BinaryCalibrator, subtests: pytest.Subtests) -> None:
+    estimator = ColumnZero(calibrator)
+    _passes(estimator, subtests, _excluded(estimator))
+
+
+EXCLUSIONS = [
+    pytest.param(estimator, name, id=f"{type(estimator).__name__}({calibrator!r}), {name}")
+    for calibrator in CALIBRATORS
+    for estimator in (_wrapped(calibrator), ColumnZero(calibrator))
+    for name in _excluded(estimator)
+]
+
+
+@pytest.mark.parametrize(("estimator", "name"), EXCLUSIONS)
+def test_exclusions_are_real(estimator: Any, name: str) -> None:
+    with pytest.raises(AssertionError):
+        dict(_checks(estimator))[name]()

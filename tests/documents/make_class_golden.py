@@ -2,7 +2,8 @@
 
     PYTHONPATH=src:. python tests/documents/make_class_golden.py
 
-Every kind of map appears without a promise and with a refusal, and every kind of promise once as fitted.
+Every kind of map appears without a certificate and with a refusal, and every kind of certificate once as fitted. A kind
+that is not in `MAPS` appears with its first sample of three classes in `tests/contracts/test_class_maps.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.contracts.test_class_maps import SAMPLES
 from tests.documents.make_golden import write
 
 from calibrant.calibration import Calibration
@@ -62,6 +64,8 @@ MAPS: dict[str, ClassMap] = {
     ),
     "path": PathMap(TREE.leaves, TREE.nodes, TREE.parents, TREE.root, **LISTS, rates=RATES, on="probability"),
 }
+for kind in SAMPLES.keys() - {map_.kind for map_ in MAPS.values()}:
+    MAPS[kind] = next(map_ for map_ in SAMPLES[kind] if len(map_.classes) == 3)
 
 
 def documents() -> dict[str, Calibration]:

@@ -1,9 +1,10 @@
 """Write golden documents of the current format, and what they map to. Run once per format; never overwrites a file.
 
-    PYTHONPATH=src python tests/documents/make_golden.py
+    PYTHONPATH=src:. python tests/documents/make_golden.py
 
-Every map kind appears without a promise and with a refusal, the step map, which alone can carry one, with certificates
-too, and every calibrator once as fitted. Maps of several classes have a folder of their own, `make_class_golden.py`.
+Every map kind appears without a certificate and with a refusal, the step map, which alone can carry one, with
+certificates too, and every calibrator once as fitted. A kind that is not in `MAPS` appears with its first sample in
+`tests/contracts/test_maps.py`. Maps of several classes have a folder of their own, `make_class_golden.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.contracts.test_maps import SAMPLES
 
 from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
@@ -24,15 +26,24 @@ from calibrant.export.documents import FORMAT
 from calibrant.guarantees.about import ScoreBins
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificate import Certificate
-from calibrant.guarantees.origins import BinRule
-from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
+from calibrant.guarantees.origins import Assumption, BinRule
+from calibrant.maps import (
+    BetaMap,
+    ByGroupMap,
+    ComposeMap,
+    IdentityMap,
+    LogitAffineMap,
+    Map,
+    PiecewiseLinearMap,
+    StepMap,
+)
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
 GOLDEN = Path(__file__).parent / "golden"
 PROBES = (0.0, 5e-324, 2.0**-32, 1e-3, 0.1, 0.25, 1 / 3, 0.5, 0.6, 0.75, 0.9, 1 - 2.0**-24, 1 - 2.0**-53, 1.0)
 
-MAPS = {
+MAPS: dict[str, Map] = {
     "identity": IdentityMap(),
     "step": StepMap([5e-324, 0.2, 1 / 3, 0.75], [0.0, 0.1 + 0.2, 0.25, 0.7, 1.0]),
     "piecewise-linear": PiecewiseLinearMap([-1e300, 0.1, 0.7, 2.0], [0.01, 0.1, 2 / 3, 0.99]),
@@ -63,6 +74,9 @@ MAPS = {
 }
 
 
+MAPS |= {kind: samples[0] for kind, samples in SAMPLES.items() if kind not in MAPS}
+
+
 def certificate() -> Certificate:
     """About the step map above, with what fits seldom leave: an uncovered edge, an empty bin, rates of 0 and 1."""
     outputs = np.array([0.0, 0.1 + 0.2, 0.1 + 0.2, 0.25, 0.7, 1.0])
@@ -86,7 +100,7 @@ def certificate() -> Certificate:
         upper=upper,
         rows=rows,
         events=events,
-        assumptions=("the rows are independent", "a second one"),
+        assumptions=(Assumption.INDEPENDENT, Assumption.BINS_BEFORE),
         source="made up: größer",
     )
 
@@ -154,7 +168,8 @@ def write(folder: Path, documents: dict[str, Any], hexes: Callable[[Any], list[s
     known = folder / "images.json"
     stored = json.loads(known.read_text()) if known.exists() else {}
     stored |= {name: hexes(calibration) for name, calibration in written.items()}
-    known.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    lines = (f" {json.dumps(name)}: {json.dumps(stored[name])}" for name in sorted(stored))  # a document a line
+    known.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, 
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.export.errors import DocumentError
-from calibrant.guarantees.auditing import log_tail, supported
-from calibrant.guarantees.bounds import BOUNDS
+from calibrant.guarantees.auditing import supported
+from calibrant.guarantees.bounds import BOUNDS, log_tail
 from calibrant.tallies import Tally
 
 Document = dict[str, Any]
@@ -154,12 +154,13 @@ EDITS: list[Callable[[Document], None]] = [
 ]
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
-def test_an_edited_certificate_is_refused(edit: Callable[[Document], None]) -> None:
-    document = binary()
-    assert not refused(document)
-    edit(document)
-    assert refused(document)
+def test_an_edited_certificate_is_refused(subtests: pytest.Subtests) -> None:
+    for edit in EDITS:
+        with subtests.test(edit.__name__):
+            document = binary()
+            assert not refused(document)
+            edit(document)
+            assert refused(document)
 
 
 def test_alpha_that_paid_for_a_choice_is_not_spent_twice() -> None:
@@ -188,18 +189,19 @@ def test_a_promise_about_one_new_row_does_not_become_one_about_all_bins() -> Non
     assert refused(document)
 
 
-@pytest.mark.parametrize("told", BOUNDS)
-@pytest.mark.parametrize("made", BOUNDS)
-def test_intervals_are_those_of_the_bound_that_is_named(made: Any, told: Any) -> None:
+def test_intervals_are_those_of_the_bound_that_is_named(subtests: pytest.Subtests) -> None:
     """Another name is believed only where its intervals would have been no wider."""
-    document = binary(bound=made)
-    document["certificate"]["bound"] = told
-    certificate = document["certificate"]
-    low, high = BOUNDS[told](certificate["events"], certificate["rows"], 0.1 / 5)
-    wider = (np.array(certificate["lower"]) <= low + 1e-12).all() and (
-        np.array(certificate["upper"]) >= high - 1e-12
-    ).all()
-    assert refused(document) != wider
+    for told in BOUNDS:
+        for made in BOUNDS:
+            with subtests.test(told=told, made=made):
+                document = binary(bound=made)
+                document["certificate"]["bound"] = told
+                certificate = document["certificate"]
+                low, high = BOUNDS[told](certificate["events"], certificate["rows"], 0.1 / 5)
+                wider = (np.array(certificate["lower"]) <= low + 1e-12).all() and (
+                    np.array(certificate["upper"]) >= high - 1e-12
+                ).all()
+                assert refused(document) != wider
 
 
 def test_less_than_was_shown_may_be_promised() -> None:
@@ -221,17 +223,20 @@ def test_bins_that_rows_chose_are_not_promised_for_ever() -> None:
     assert refused(document)
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
-@pytest.mark.parametrize("alpha", [0.9, 0.1, 1e-9, 1e-100])
-@pytest.mark.parametrize("size", [1, 10**3, 10**6, 10**9, 10**12])
-def test_what_was_issued_is_read_again(bound: Any, mode: Any, alpha: float, size: int) -> None:
+def test_what_was_issued_is_read_again(subtests: pytest.Subtests) -> None:
     """Bins without a row, of nothing but events, of one event, at every size."""
-    n = np.array([3, 1, 0, 5, 7, 9]) * size
-    tally = Tally.from_table(n, [0, size, 0, 1, 3 * size, 9 * size - 1], edges=[0.1, 0.2, 0.3, 0.4, 0.5])
-    cal = HistogramBinning().fit_tally(tally)
-    promise = cal.certificate(alpha, bound=bound, mode=mode)
-    assert not refused(as_document(Calibration(cal.map_, cal.provenance_, promise)))
+    for bound in BOUNDS:
+        for mode in ["simultaneous", "marginal"]:
+            for alpha in [0.9, 0.1, 1e-9, 1e-100]:
+                for size in [1, 10**3, 10**6, 10**9, 10**12]:
+                    with subtests.test(bound=bound, mode=mode, alpha=alpha, size=size):
+                        n = np.array([3, 1, 0, 5, 7, 9]) * size
+                        tally = Tally.from_table(
+                            n, [0, size, 0, 1, 3 * size, 9 * size - 1], edges=[0.1, 0.2, 0.3, 0.4, 0.5]
+                        )
+                        cal = HistogramBinning().fit_tally(tally)
+                        promise = cal.certificate(alpha, bound=bound, mode=mode)
+                        assert not refused(as_document(Calibration(cal.map_, cal.provenance_, promise)))
 
 
 def test_a_file_on_disk_is_refused_by_load(tmp_path: Path) -> None:
@@ -356,23 +361,26 @@ def test_a_projection_is_not_promised_for_ever() -> None:
     assert refused(document)
 
 
-@pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
-def test_a_certificate_of_paths_follows_from_its_counts(mode: Any) -> None:
-    cal = paths()
-    made = calibrant.Calibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
-    assert not refused(as_document(made))
-    document = as_document(made)
-    document["certificate"]["alpha"] /= 2
-    assert refused(document)
-    document = as_document(made)
-    certificate = document["certificate"]
-    place = int(np.argmax(np.array(certificate["events"])))
-    certificate["lower"][place] += 0.5 * (certificate["about"]["map"]["rates"][place] - certificate["lower"][place])
-    assert refused(document)
-    if mode == "marginal":
-        document = as_document(made)
-        document["certificate"]["mode"] = "simultaneous"
-        assert refused(document)
+def test_a_certificate_of_paths_follows_from_its_counts(subtests: pytest.Subtests) -> None:
+    for mode in ["simultaneous", "marginal"]:
+        with subtests.test(mode=mode):
+            cal = paths()
+            made = calibrant.Calibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
+            assert not refused(as_document(made))
+            document = as_document(made)
+            document["certificate"]["alpha"] /= 2
+            assert refused(document)
+            document = as_document(made)
+            certificate = document["certificate"]
+            place = int(np.argmax(np.array(certificate["events"])))
+            certificate["lower"][place] += 0.5 * (
+                certificate["about"]["map"]["rates"][place] - certificate["lower"][place]
+            )
+            assert refused(document)
+            if mode == "marginal":
+                document = as_document(made)
+                document["certificate"]["mode"] = "simultaneous"
+                assert refused(document)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -390,21 +398,23 @@ def test_tails_are_those_of_the_binomial_law() -> None:
         np.testing.assert_allclose(log_tail(k, np.full(len(k), float(n)), p)[kept], exact[kept], rtol=1e-11, atol=1e-9)
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_ends_that_are_off_by_a_thousandth_of_the_width_are_seen(bound: Any) -> None:
-    n = np.repeat([1, 5, 40, 1_000, 10**6], 4)
-    k = (n * np.tile([0.0, 0.01, 0.5, 1.0], 5)).round().astype(int)
-    low, high = BOUNDS[bound](k, n, 0.02)
-    assert supported(bound, k, n, 0.02, low, high)
-    for j in range(len(n)):
-        for ends in ((low, 0.001), (high, -0.001)):
-            moved = [low.copy(), high.copy()]
-            place = 0 if ends[0] is low else 1
-            moved[place][j] += ends[1] * (high[j] - low[j])
-            inside = moved[place][j] <= k[j] / n[j] if place == 0 else moved[place][j] >= k[j] / n[j]
-            assert not supported(bound, k, n, 0.02, *moved), (k[j], n[j], place, inside)
+def test_ends_that_are_off_by_a_thousandth_of_the_width_are_seen(subtests: pytest.Subtests) -> None:
+    for bound in BOUNDS:
+        with subtests.test(bound=bound):
+            n = np.repeat([1, 5, 40, 1_000, 10**6], 4)
+            k = (n * np.tile([0.0, 0.01, 0.5, 1.0], 5)).round().astype(int)
+            low, high = BOUNDS[bound](k, n, 0.02)
+            assert supported(bound, k, n, 0.02, low, high)
+            for j in range(len(n)):
+                for ends in ((low, 0.001), (high, -0.001)):
+                    moved = [low.copy(), high.copy()]
+                    place = 0 if ends[0] is low else 1
+                    moved[place][j] += ends[1] * (high[j] - low[j])
+                    inside = moved[place][j] <= k[j] / n[j] if place == 0 else moved[place][j] >= k[j] / n[j]
+                    assert not supported(bound, k, n, 0.02, *moved), (k[j], n[j], place, inside)
 
 
-@pytest.mark.parametrize("lower", [0.9, 1.0, 0.999999])
-def test_an_interval_beside_its_own_share_is_refused_without_a_warning(lower: float) -> None:
-    assert not supported("clopper-pearson", [100], [10_000], 0.1, np.array([lower]), np.array([1.0]))
+def test_an_interval_beside_its_own_share_is_refused_without_a_warning(subtests: pytest.Subtests) -> None:
+    for lower in [0.9, 1.0, 0.999999]:
+        with subtests.test(lower=lower):
+            assert not supported("clopper-pearson", [100], [10_000], 0.1, np.array([lower]), np.array([1.0]))

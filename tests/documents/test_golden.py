@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,15 +17,24 @@ from calibrant.guarantees.certificate import Certificate, Mode
 from calibrant.guarantees.provenance import Sampling, Weighting
 from calibrant.maps import KINDS, IdentityMap, StepMap
 
+CHANGELOG = Path(__file__).parents[2] / "CHANGELOG.md"
 DOCUMENTS = sorted(path for path in GOLDEN.glob("v*/*.json") if path.name != "images.json")
 EXACT_KINDS = {"identity", "step", "piecewise-linear"}  # the others use exp and log, whose last bit is the platform's
-every_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+
+
+def without_document(kinds: Iterable[str], bodies: list[Any]) -> set[tuple[str, str]]:
+    """Kinds without a document of the current format; a kind that no version was released with may still have none."""
+    held = {(body["map"]["is"], (body["certificate"] or {"is": "none"})["is"]) for body in bodies}
+    heading = next(line for line in CHANGELOG.read_text().splitlines() if line.startswith("## "))
+    wanted = {(kind, certificate) for kind in kinds for certificate in ("none", "refusal")}
+    started = {kind for kind, _ in held} if "unreleased" in heading.lower() else set(kinds)
+    return {(kind, certificate) for kind, certificate in wanted - held if kind in started}
 
 
 def test_every_kind_and_every_promise_has_a_document():
     bodies = [json.loads(path.read_text()) for path in DOCUMENTS if path.parent.name == f"v{FORMAT}"]
-    held = {(body["map"]["is"], (body["certificate"] or {"is": "none"})["is"]) for body in bodies}
-    assert held == {(kind, promise) for kind in KINDS for promise in ("none", "refusal")} | {("step", "certificate")}
+    assert not without_document(KINDS, bodies), "run tests/documents/make_golden.py"
+    assert {body["map"]["is"] for body in bodies if body["certificate"] and "about" in body["certificate"]} == {"step"}
     promises = [
         body["certificate"] for body in bodies if (body["certificate"] or {"is": "none"})["is"] == "certificate"
     ]
@@ -38,27 +48,33 @@ def test_every_kind_and_every_promise_has_a_document():
     assert {origin["resolution"] for origin in origins} == {"exact", "grid", "bins"}
 
 
-@every_document
-def test_a_certificate_goes_with_its_own_map_alone(path):
-    calibration = load(path)
-    if not isinstance(calibration.certificate, Certificate):
-        return
-    assert isinstance(calibration.map, StepMap)
-    for other in (IdentityMap(), StepMap(calibration.map.knots, 1.0 - calibration.map.values), StepMap([], [0.5])):
-        with pytest.raises(ValueError, match="not about this map"):
-            Calibration(other, calibration.provenance, calibration.certificate)
+def test_a_certificate_goes_with_its_own_map_alone(subtests):
+    for path in DOCUMENTS:
+        with subtests.test(path.stem):
+            calibration = load(path)
+            if not isinstance(calibration.certificate, Certificate):
+                continue
+            assert isinstance(calibration.map, StepMap)
+            for other in (
+                IdentityMap(),
+                StepMap(calibration.map.knots, 1.0 - calibration.map.values),
+                StepMap([], [0.5]),
+            ):
+                with pytest.raises(ValueError, match="not about this map"):
+                    Calibration(other, calibration.provenance, calibration.certificate)
 
 
-@every_document
-def test_it_loads_and_is_written_again_with_the_same_numbers(path):
-    text = path.read_text(encoding="utf-8")
-    calibration = load(path)
-    again = calibration.to_json()
-    assert numbers(json.loads(again)) == numbers(json.loads(text) | {"format": FORMAT})
-    assert Calibration.from_json(again).to_json() == again
-    assert Calibration.from_json(again).map == calibration.map
-    if path.parent.name == f"v{FORMAT}":
-        assert again.strip() == text.strip()
+def test_it_loads_and_is_written_again_with_the_same_numbers(subtests):
+    for path in DOCUMENTS:
+        with subtests.test(path.stem):
+            text = path.read_text(encoding="utf-8")
+            calibration = load(path)
+            again = calibration.to_json()
+            assert numbers(json.loads(again)) == numbers(json.loads(text) | {"format": FORMAT})
+            assert Calibration.from_json(again).to_json() == again
+            assert Calibration.from_json(again).map == calibration.map
+            if path.parent.name == f"v{FORMAT}":
+                assert again.strip() == text.strip()
 
 
 def numbers(value: Any) -> Any:
@@ -70,23 +86,25 @@ def numbers(value: Any) -> Any:
     return float(value).hex() if type(value) in (int, float) else value
 
 
-@every_document
-def test_it_maps_to_the_same_probabilities(path):
-    stored = json.loads((path.parent / "images.json").read_text())
-    calibration = load(path)
-    expected = [float.fromhex(image) for image in stored[path.stem]]
-    if calibration.map.kind in EXACT_KINDS:
-        assert hexes(calibration) == stored[path.stem]
-    else:
-        np.testing.assert_allclose(images(calibration), expected, rtol=1e-14)
+def test_it_maps_to_the_same_probabilities(subtests):
+    for path in DOCUMENTS:
+        with subtests.test(path.stem):
+            stored = json.loads((path.parent / "images.json").read_text())
+            calibration = load(path)
+            expected = [float.fromhex(image) for image in stored[path.stem]]
+            if calibration.map.kind in EXACT_KINDS:
+                assert hexes(calibration) == stored[path.stem]
+            else:
+                np.testing.assert_allclose(images(calibration), expected, rtol=1e-14)
 
 
-@every_document
-def test_it_prints_itself(path):
-    calibration = load(path)
-    assert repr(calibration.map) in str(calibration)
-    if calibration.certificate is not None:
-        assert str(calibration.certificate) in str(calibration)
+def test_it_prints_itself(subtests):
+    for path in DOCUMENTS:
+        with subtests.test(path.stem):
+            calibration = load(path)
+            assert repr(calibration.map) in str(calibration)
+            if calibration.certificate is not None:
+                assert str(calibration.certificate) in str(calibration)
 
 
 def test_the_script_leaves_golden_documents_alone(tmp_path, monkeypatch):

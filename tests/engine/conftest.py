@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,12 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session.stop()
 
 
+def few(cases: Iterable[Any], engine: str, full_size: bool) -> list[Any]:
+    """All cases; in Spark, where a query takes a second, the last alone unless `--full`."""
+    every = list(cases)
+    return every[-1:] if engine == "spark" and not full_size else every
+
+
 @dataclass(frozen=True)
 class Engine:
     """A name, and the way to run ``job(read, ...)`` there, where ``read`` makes a frame of Parquet files."""
@@ -104,6 +110,17 @@ IN_MEMORY: dict[str, Callable[[], Read]] = {
     "duckdb-2-threads": lambda: _duckdb(2),
 }
 ON_SPARK = {"spark-local": "spark", "spark-standalone": "standalone", "spark-connect": "connect"}
+ABILITIES = {
+    "pandas": ("pandas", False, None, False),
+    "polars": ("polars", False, None, False),
+    "polars-lazy": ("polars", True, None, False),
+    "pyarrow": ("pyarrow", False, None, False),
+    "duckdb": ("duckdb", True, "duckdb", False),
+    "spark": ("pyspark", True, "spark", True),
+    "spark-connect": ("pyspark[connect]", True, "spark", True),
+}
+"""By name, or the first word of it: engine, lazy, dialect, distributed."""
+
 QUICK_ENGINES = {"pandas", "polars-lazy", "pyarrow", "duckdb-2-threads", "spark-standalone"}
 """One of each kind; the others run with `--full`."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.engine.conftest import few
 
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.engine.frames import tally
@@ -56,19 +57,22 @@ BAD_SCORES: dict[str, tuple[list[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", BAD_SCORES)
-def test_bad_scores_are_counted_and_refused(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
-    bad, why = BAD_SCORES[name]
-    table = rows([0.25, *bad, 0.75, 0.0], [0, *[1] * len(bad), 1, 0])
-    refused = rf"^frame has {len(bad)} of {len(bad) + 3} rows that cannot be counted \({why}\): know why"
-    with pytest.raises(InputError, match=refused):
-        tally(frame(engine, table), "s", "y", grid=Grid())
-    with pytest.raises(InputError, match=why):
-        tally(frame(engine, table), "s", "y")
-    with pytest.warns(CalibrantWarning, match=rf"{why}\); they were left out"):
-        left = tally(frame(engine, table), "s", "y", grid=Grid(), unusable="leave out")
-    assert left.fingerprint == Tally.from_arrays([0.25, 0.75, 0.0], [0, 1, 0], grid=Grid()).fingerprint
+def test_bad_scores_are_counted_and_refused(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any], full_size: bool
+) -> None:
+    for engine in ENGINES:
+        for name in few(BAD_SCORES, engine, full_size):
+            with subtests.test(engine=engine, name=name):
+                bad, why = BAD_SCORES[name]
+                table = rows([0.25, *bad, 0.75, 0.0], [0, *[1] * len(bad), 1, 0])
+                refused = rf"^frame has {len(bad)} of {len(bad) + 3} rows that cannot be counted \({why}\): know why"
+                with pytest.raises(InputError, match=refused):
+                    tally(frame(engine, table), "s", "y", grid=Grid())
+                with pytest.raises(InputError, match=why):
+                    tally(frame(engine, table), "s", "y")
+                with pytest.warns(CalibrantWarning, match=rf"{why}\); they were left out"):
+                    left = tally(frame(engine, table), "s", "y", grid=Grid(), unusable="leave out")
+                assert left.fingerprint == Tally.from_arrays([0.25, 0.75, 0.0], [0, 1, 0], grid=Grid()).fingerprint
 
 
 BAD_LABELS: dict[str, tuple[list[Any], str]] = {
@@ -80,21 +84,31 @@ BAD_LABELS: dict[str, tuple[list[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", BAD_LABELS)
-def test_bad_labels_are_counted_and_refused(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
-    bad, why = BAD_LABELS[name]
-    table = rows([0.25, *[0.5] * len(bad), 0.75], [0, *bad, 1])
-    for grid in (None, Grid()):
-        with pytest.raises(InputError, match=rf"{len(bad)} of {len(bad) + 2} rows that cannot be counted \({why}\)"):
-            tally(frame(engine, table), "s", "y", grid=grid)
+def test_bad_labels_are_counted_and_refused(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any], full_size: bool
+) -> None:
+    for engine in ENGINES:
+        for name in few(BAD_LABELS, engine, full_size):
+            with subtests.test(engine=engine, name=name):
+                bad, why = BAD_LABELS[name]
+                table = rows([0.25, *[0.5] * len(bad), 0.75], [0, *bad, 1])
+                for grid in (None, Grid()):
+                    with pytest.raises(
+                        InputError, match=rf"{len(bad)} of {len(bad) + 2} rows that cannot be counted \({why}\)"
+                    ):
+                        tally(frame(engine, table), "s", "y", grid=grid)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("labels", [[0.5, 1.0], [0.0, 0.9999]], ids=str)
-def test_labels_between_0_and_1_are_refused(frame: Callable[[str, Any], Any], engine: str, labels: list[float]) -> None:
-    with pytest.raises(InputError, match="label 'y' neither 0 nor 1 in 1"):
-        tally(frame(engine, rows([0.25, 0.75], labels, pa.float64())), "s", "y")
+def test_labels_between_0_and_1_are_refused(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any], full_size: bool
+) -> None:
+    for engine in ENGINES:
+        for labels in few([[0.5, 1.0], [0.0, 0.9999]], engine, full_size):
+            with (
+                subtests.test(engine=engine, labels=labels),
+                pytest.raises(InputError, match="label 'y' neither 0 nor 1 in 1"),
+            ):
+                tally(frame(engine, rows([0.25, 0.75], labels, pa.float64())), "s", "y")
 
 
 def test_programs_read_the_numbers() -> None:
@@ -113,10 +127,13 @@ def test_programs_read_the_numbers() -> None:
     assert message.note.values == {"rows": 1, "total": 2, "why": (("score", "s", "missing", 1),)}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_every_reason_is_named(frame: Callable[[str, Any], Any], engine: str) -> None:
-    with pytest.raises(InputError, match=r"2 of 2 rows .*score 's' missing in 1, label 'y' missing in 1"):
-        tally(frame(engine, rows([0.25, None], [None, 1])), "s", "y")
+def test_every_reason_is_named(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    for engine in ENGINES:
+        with (
+            subtests.test(engine=engine),
+            pytest.raises(InputError, match=r"2 of 2 rows .*score 's' missing in 1, label 'y' missing in 1"),
+        ):
+            tally(frame(engine, rows([0.25, None], [None, 1])), "s", "y")
 
 
 LABELS = {
@@ -126,42 +143,54 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", LABELS)
-def test_labels_of_any_type_are_accepted(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
-    labels, arrow_type = LABELS[name]
-    table = rows([0.0, 0.25, 1.0, 0.25], labels, getattr(pa, arrow_type)())
-    for grid in (None, Grid()):
-        got = tally(frame(engine, table), "s", "y", grid=grid)
-        assert got.fingerprint == Tally.from_arrays([0.0, 0.25, 1.0, 0.25], [0, 1, 1, 0], grid=grid).fingerprint
-    assert (got.n.dtype, got.events.dtype) == (np.int64, np.int64)
+def test_labels_of_any_type_are_accepted(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any], full_size: bool
+) -> None:
+    for engine in ENGINES:
+        for name in few(LABELS, engine, full_size):
+            with subtests.test(engine=engine, name=name):
+                labels, arrow_type = LABELS[name]
+                table = rows([0.0, 0.25, 1.0, 0.25], labels, getattr(pa, arrow_type)())
+                for grid in (None, Grid()):
+                    got = tally(frame(engine, table), "s", "y", grid=grid)
+                    assert (
+                        got.fingerprint
+                        == Tally.from_arrays([0.0, 0.25, 1.0, 0.25], [0, 1, 1, 0], grid=grid).fingerprint
+                    )
+                assert (got.n.dtype, got.events.dtype) == (np.int64, np.int64)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", ["booleans", "floats"])
-def test_missing_labels_of_other_types(frame: Callable[[str, Any], Any], engine: str, name: str) -> None:
-    labels, arrow_type = LABELS[name]
-    table = rows([0.0, 0.25, 1.0, 0.25, 0.5], [*labels, None], getattr(pa, arrow_type)())
-    with pytest.raises(InputError, match="label 'y' missing in 1"):
-        tally(frame(engine, table), "s", "y")
+def test_missing_labels_of_other_types(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any], full_size: bool
+) -> None:
+    for engine in ENGINES:
+        for name in few(["booleans", "floats"], engine, full_size):
+            with subtests.test(engine=engine, name=name):
+                labels, arrow_type = LABELS[name]
+                table = rows([0.0, 0.25, 1.0, 0.25, 0.5], [*labels, None], getattr(pa, arrow_type)())
+                with pytest.raises(InputError, match="label 'y' missing in 1"):
+                    tally(frame(engine, table), "s", "y")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", ["logit", "real"])
-def test_other_kinds_on_a_declared_range(frame: Callable[[str, Any], Any], engine: str, kind: str) -> None:
-    rng = np.random.default_rng(40)
-    z = np.append(np.clip(rng.normal(size=500) * 2, -8, 8), [-8.0, 8.0, 0.0])
-    y = rng.integers(0, 2, 503)
-    grid = Grid(low=-8.0, high=8.0)
-    got = tally(frame(engine, rows(z.tolist(), y.tolist())), "s", "y", grid=grid, kind=kind)
-    expected = Tally.from_arrays(z, y, kind=kind, grid=grid)
-    assert (got.kind, got.grid) == (kind, grid)
-    assert got.fingerprint == expected.fingerprint
-    assert HistogramBinning(5).fit_tally(got).map_ == HistogramBinning(5).fit_tally(expected).map_
-    for bad, count in (([8.5], 1), ([-9.0, None, NAN], 3)):
-        table = rows([*z.tolist(), *bad], [*y.tolist(), *[1] * count])
-        with pytest.raises(InputError, match=rf"{count} of {503 + count} rows"):
-            tally(frame(engine, table), "s", "y", grid=grid, kind=kind)
+def test_other_kinds_on_a_declared_range(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any], full_size: bool
+) -> None:
+    for engine in ENGINES:
+        for kind in few(["logit", "real"], engine, full_size):
+            with subtests.test(engine=engine, kind=kind):
+                rng = np.random.default_rng(40)
+                z = np.append(np.clip(rng.normal(size=500) * 2, -8, 8), [-8.0, 8.0, 0.0])
+                y = rng.integers(0, 2, 503)
+                grid = Grid(low=-8.0, high=8.0)
+                got = tally(frame(engine, rows(z.tolist(), y.tolist())), "s", "y", grid=grid, kind=kind)
+                expected = Tally.from_arrays(z, y, kind=kind, grid=grid)
+                assert (got.kind, got.grid) == (kind, grid)
+                assert got.fingerprint == expected.fingerprint
+                assert HistogramBinning(5).fit_tally(got).map_ == HistogramBinning(5).fit_tally(expected).map_
+                for bad, count in (([8.5], 1), ([-9.0, None, NAN], 3)):
+                    table = rows([*z.tolist(), *bad], [*y.tolist(), *[1] * count])
+                    with pytest.raises(InputError, match=rf"{count} of {503 + count} rows"):
+                        tally(frame(engine, table), "s", "y", grid=grid, kind=kind)
 
 
 def test_kind_and_grid_must_agree() -> None:
@@ -176,8 +205,9 @@ def test_kind_and_grid_must_agree() -> None:
     assert tally(table, "s", "y", kind="probability").total == 2
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_count_is_of_all_rows(frame: Callable[[str, Any], Any], engine: str) -> None:
-    scores = np.where(np.arange(30_000) % 3 == 0, NAN, 0.5).tolist()
-    with pytest.raises(InputError, match=r"10,000 of 30,000 rows .*missing in 10,000"):
-        tally(frame(engine, rows(scores, (np.arange(30_000) % 2).tolist())), "s", "y")
+def test_the_count_is_of_all_rows(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    for engine in ENGINES:
+        with subtests.test(engine=engine):
+            scores = np.where(np.arange(30_000) % 3 == 0, NAN, 0.5).tolist()
+            with pytest.raises(InputError, match=r"10,000 of 30,000 rows .*missing in 10,000"):
+                tally(frame(engine, rows(scores, (np.arange(30_000) % 2).tolist())), "s", "y")

@@ -21,7 +21,6 @@ pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.engine
 
 ENGINES = ("pandas", "pandas arrow", "pandas nullable", "polars", "polars lazy", "pyarrow", "duckdb", "spark")
-every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
 @pytest.fixture(scope="module")
@@ -69,27 +68,31 @@ MAPS = {
 TABLE = pa.table({"s": pa.array(SCORES, pa.float64()), **COLUMNS})
 
 
-@every_engine
-@pytest.mark.parametrize("kind", COLUMNS)
-def test_groups_are_met_in_columns_of_every_type(frame: Any, engine: str, kind: str) -> None:
-    scores = np.array([np.nan if score is None else score for score in SCORES])
-    expected = MAPS[kind].apply(scores, COLUMNS[kind].to_pylist())
-    out = apply(Calibration(MAPS[kind]), frame(engine, TABLE), "s")
-    np.testing.assert_allclose(calibrated(out), expected, rtol=1e-12)
+def test_groups_are_met_in_columns_of_every_type(subtests: pytest.Subtests, frame: Any) -> None:
+    for engine in ENGINES:
+        for kind in COLUMNS:
+            with subtests.test(engine=engine, kind=kind):
+                scores = np.array([np.nan if score is None else score for score in SCORES])
+                expected = MAPS[kind].apply(scores, COLUMNS[kind].to_pylist())
+                out = apply(Calibration(MAPS[kind]), frame(engine, TABLE), "s")
+                np.testing.assert_allclose(calibrated(out), expected, rtol=1e-12)
 
 
-@every_engine
-def test_maps_of_two_columns_with_odd_names(frame: Any, engine: str) -> None:
-    other = ByGroupMap("größe ^.*$ `x`", (3, 12), (LogitAffineMap(0.8, 0.1), LogitAffineMap(1.1, 0.0)), IdentityMap())
-    map_ = ComposeMap((FIFTY, other))
-    rng = np.random.default_rng(1)
-    regions = np.array([*FIFTY.groups, None, "never"], dtype=object)[rng.integers(0, 52, 500)]
-    table = pa.table(
-        {"s": rng.random(500), "a.b": pa.array(regions.tolist()), "größe ^.*$ `x`": rng.integers(2, 13, 500)}
-    )
-    expected = map_.apply(table["s"].to_numpy(), {"region": regions, other.by: table[other.by].to_numpy()})
-    out = apply(map_, frame(engine, table), "s", by={"region": "a.b"})
-    np.testing.assert_allclose(calibrated(out), expected, rtol=1e-12)
+def test_maps_of_two_columns_with_odd_names(subtests: pytest.Subtests, frame: Any) -> None:
+    for engine in ENGINES:
+        with subtests.test(engine=engine):
+            other = ByGroupMap(
+                "größe ^.*$ `x`", (3, 12), (LogitAffineMap(0.8, 0.1), LogitAffineMap(1.1, 0.0)), IdentityMap()
+            )
+            map_ = ComposeMap((FIFTY, other))
+            rng = np.random.default_rng(1)
+            regions = np.array([*FIFTY.groups, None, "never"], dtype=object)[rng.integers(0, 52, 500)]
+            table = pa.table(
+                {"s": rng.random(500), "a.b": pa.array(regions.tolist()), "größe ^.*$ `x`": rng.integers(2, 13, 500)}
+            )
+            expected = map_.apply(table["s"].to_numpy(), {"region": regions, other.by: table[other.by].to_numpy()})
+            out = apply(map_, frame(engine, table), "s", by={"region": "a.b"})
+            np.testing.assert_allclose(calibrated(out), expected, rtol=1e-12)
 
 
 def test_categories_are_their_names(frame: Any, duck: Any) -> None:

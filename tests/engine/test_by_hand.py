@@ -77,11 +77,14 @@ def test_cells_of_equal_width_hold_every_row(engine: by_hand.Engine, folder: Pat
     np.testing.assert_array_equal(there.events, np.bincount(cell, weights=rows["label"]))
 
 
-@pytest.mark.parametrize("map_", MAPS, ids=lambda map_: map_.kind)
 def test_the_written_column_is_the_map(
-    engine: by_hand.Engine, folder: Path, map_: by_hand.ApplicableMap, tmp_path: Path
+    subtests: pytest.Subtests, engine: by_hand.Engine, folder: Path, tmp_path: Path
 ) -> None:
-    engine.apply(folder, map_, tmp_path / "out.parquet")
-    written = pq.read_table(tmp_path / "out.parquet")
-    assert written.num_rows == ROWS
-    np.testing.assert_allclose(written["calibrated"].to_numpy(), map_.apply(written["score"].to_numpy()), rtol=1e-12)
+    for number, map_ in enumerate(MAPS):
+        with subtests.test(map_=map_):
+            engine.apply(folder, map_, tmp_path / f"{number}.parquet")
+            written = pq.read_table(tmp_path / f"{number}.parquet")
+            assert written.num_rows == ROWS
+            np.testing.assert_allclose(
+                written["calibrated"].to_numpy(), map_.apply(written["score"].to_numpy()), rtol=1e-12
+            )

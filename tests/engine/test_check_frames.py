@@ -50,12 +50,15 @@ def test_a_frame_gives_what_arrays_give(engine: str, data: dict[str, Any]) -> No
     assert there == check(data["p"], data["bad"], data["weight"], groups=data["patient"])
 
 
-@pytest.mark.parametrize("engine", FRAMES)
-def test_a_column_that_is_not_there_is_named_with_those_that_are(engine: str, data: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"no column 'good': it has 'p', 'bad'"):
-        check(FRAMES[engine](data), score="p", label="good")
-    with pytest.raises(InputError, match="label must name one column"):
-        check(FRAMES[engine](data), score="p")
+def test_a_column_that_is_not_there_is_named_with_those_that_are(
+    subtests: pytest.Subtests, data: dict[str, Any]
+) -> None:
+    for engine in FRAMES:
+        with subtests.test(engine=engine):
+            with pytest.raises(InputError, match=r"no column 'good': it has 'p', 'bad'"):
+                check(FRAMES[engine](data), score="p", label="good")
+            with pytest.raises(InputError, match="label must name one column"):
+                check(FRAMES[engine](data), score="p")
 
 
 # ------------------------------------------------------------------------------- more rows than are brought into memory
@@ -133,25 +136,27 @@ def test_log_odds_in_a_large_frame(engine: str, many: dict[str, Any]) -> None:
     assert there.predicted == pytest.approx(here.predicted, rel=1e-6)
 
 
-@pytest.mark.parametrize("engine", FRAMES)
-def test_timestamps_of_a_large_frame_go_by_day(engine: str, many: dict[str, Any]) -> None:
-    verdict = check(FRAMES[engine](many), score="p", label="bad", time="moment")
-    assert len(verdict.periods) == 8
-    assert sum(period.rows for period in verdict.periods) == len(many["p"])
-    assert verdict.periods[0].value == "2026-01-01 to 2026-01-03"
+def test_timestamps_of_a_large_frame_go_by_day(subtests: pytest.Subtests, many: dict[str, Any]) -> None:
+    for engine in FRAMES:
+        with subtests.test(engine=engine):
+            verdict = check(FRAMES[engine](many), score="p", label="bad", time="moment")
+            assert len(verdict.periods) == 8
+            assert sum(period.rows for period in verdict.periods) == len(many["p"])
+            assert verdict.periods[0].value == "2026-01-01 to 2026-01-03"
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "polars lazy", "pandas"])
-def test_what_a_large_frame_cannot_do_is_said(engine: str, many: dict[str, Any]) -> None:
-    frame = FRAMES[engine](many)
-    with pytest.raises(InputError, match="more than 10,000 distinct values: cut it into days or months"):
-        check(frame, score="p", label="bad", time="id")
-    with pytest.raises(InputError, match="groups must name a column of the frame"):
-        check(frame, score="p", label="bad", groups=many["patient"])
-    with pytest.raises(InputError, match="fit a calibrator first"):
-        check(frame, score="z", label="bad", kind="real")
-    with pytest.raises(InputError, match=r"score 'z' outside \[0, 1\] in"):
-        check(frame, score="z", label="bad")
+def test_what_a_large_frame_cannot_do_is_said(subtests: pytest.Subtests, many: dict[str, Any]) -> None:
+    for engine in ["duckdb", "polars lazy", "pandas"]:
+        with subtests.test(engine=engine):
+            frame = FRAMES[engine](many)
+            with pytest.raises(InputError, match="more than 10,000 distinct values: cut it into days or months"):
+                check(frame, score="p", label="bad", time="id")
+            with pytest.raises(InputError, match="groups must name a column of the frame"):
+                check(frame, score="p", label="bad", groups=many["patient"])
+            with pytest.raises(InputError, match="fit a calibrator first"):
+                check(frame, score="z", label="bad", kind="real")
+            with pytest.raises(InputError, match=r"score 'z' outside \[0, 1\] in"):
+                check(frame, score="z", label="bad")
 
 
 @pytest.mark.parametrize("arrow", [False, True])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.contracts.test_class_maps import ABC, EVERY, SAMPLES, steps
+from tests.contracts.test_class_maps import ABC, SAMPLES, steps
 from tests.engine.postgres import Server
 
 import calibrant as cb
@@ -19,8 +19,8 @@ from calibrant.calibration import Calibration
 from calibrant.export import samples
 from calibrant.export.errors import DocumentError, ParityError
 from calibrant.export.sql import file
-from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS
-from calibrant.export.sql.engines import Engine, engine_of
+from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS, engine_of
+from calibrant.export.sql.engines import Engine
 from calibrant.export.sql.expressions import LONGEST, MOST_CLASSES, to_sql
 from calibrant.export.sql.file import BETWEEN, SqlFile, prove_sql
 from calibrant.export.sql.interpreter import reader
@@ -45,12 +45,14 @@ def proved(map_: ClassMap, engine: Engine) -> cb.Proof:
     return prove_sql(map_, BETWEEN.join(to_sql(map_, columns, engine.dialect).values()), columns, engine)
 
 
-@pytest.mark.parametrize("map_", EVERY)
-def test_postgres_gives_what_apply_gives(postgres: Server, map_: ClassMap) -> None:
+def test_postgres_gives_what_apply_gives(subtests: pytest.Subtests, postgres: Server) -> None:
     with postgres.connect() as connection:
-        proof = proved(map_, engine_of(connection))
-    if only_copies(map_):
-        assert proof.equal == proof.scores
+        for kind, maps in SAMPLES.items():
+            for place, map_ in enumerate(maps):
+                with subtests.test(kind=kind, place=place):
+                    proof = proved(map_, engine_of(connection))
+                    if only_copies(map_):
+                        assert proof.equal == proof.scores
 
 
 @pytest.mark.parametrize("map_", SPARK, ids=repr)
@@ -131,9 +133,8 @@ def test_top_classes_are_named_and_the_earlier_of_equals_comes_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("columns", "sentence"),
-    [
+def test_columns_that_do_not_fit_are_refused(subtests: pytest.Subtests) -> None:
+    for columns, sentence in [
         (["p", "q"], "3 names"),
         ("pqr", "3 names"),
         ({"it's": "p"}, "for each class"),
@@ -142,11 +143,9 @@ def test_top_classes_are_named_and_the_earlier_of_equals_comes_first() -> None:
         (["p", "q", ""], "must be a name"),
         (["p", "q", 3], "must be a name"),
         (["p", "q", "a\0"], "must be a name"),
-    ],
-)
-def test_columns_that_do_not_fit_are_refused(columns: Any, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        Calibration(HALVES).to_sql(columns)
+    ]:
+        with subtests.test(sentence), pytest.raises(InputError, match=sentence):
+            Calibration(HALVES).to_sql(columns)
 
 
 def test_what_is_too_long_for_an_engine_is_refused_with_a_way_out() -> None:
@@ -176,25 +175,26 @@ def test_many_classes_run_in_duckdb_and_sqlite(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "sqlite", "postgres", "spark", "snowflake"])
-@pytest.mark.parametrize("map_", [HALVES, COOLER, SAMPLES["top"][1]], ids=repr)
 def test_a_file_holds_the_expressions_and_their_proof(
-    tmp_path: Path, dialect: str, map_: ClassMap, monkeypatch: pytest.MonkeyPatch
+    subtests: pytest.Subtests, tmp_path: Path, dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(samples, "RANDOM_ROWS", 1_000)
-    map_ = replace(map_, classes=("a", "größe 数", "x 3"))
-    path, calibration = tmp_path / "classes.sql", Calibration(map_)
-    columns = ["p", "q", "r"]
-    made = calibration.export_sql(path, columns, dialect)
-    text = path.read_text(encoding="utf-8")
-    assert str(made) in text
-    assert made.unit == "rows"
-    assert ("not run on" in made.engine) == (dialect not in ("duckdb", "sqlite"))
-    found = SqlFile.parse(text)
-    assert found.proof == made
-    assert found.columns == dict(zip(map_.classes, columns, strict=True))
-    texts = [item.rpartition(" AS ")[0] for item in found.text.split(BETWEEN)]
-    assert texts == list(calibration.to_sql(columns, dialect).values())
-    assert verify(path) == made
+    for map_ in [HALVES, COOLER, SAMPLES["top"][1]]:
+        with subtests.test(map_=map_):
+            monkeypatch.setattr(samples, "RANDOM_ROWS", 1_000)
+            map_ = replace(map_, classes=("a", "größe 数", "x 3"))
+            path, calibration = tmp_path / "classes.sql", Calibration(map_)
+            columns = ["p", "q", "r"]
+            made = calibration.export_sql(path, columns, dialect)
+            text = path.read_text(encoding="utf-8")
+            assert str(made) in text
+            assert made.unit == "rows"
+            assert ("not run on" in made.engine) == (dialect not in ("duckdb", "sqlite"))
+            found = SqlFile.parse(text)
+            assert found.proof == made
+            assert found.columns == dict(zip(map_.classes, columns, strict=True))
+            texts = [item.rpartition(" AS ")[0] for item in found.text.split(BETWEEN)]
+            assert texts == list(calibration.to_sql(columns, dialect).values())
+            assert verify(path) == made
 
 
 def test_the_text_of_a_file_is_what_a_select_takes(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.engine.conftest import few
 
 from calibrant.calibration import Calibration
-from calibrant.engine.columns import apply, dialect_of, with_cluster_bucket, with_column
+from calibrant.engine.columns import apply, with_cluster_bucket, with_column
+from calibrant.engine.engines import dialect_of
 from calibrant.guarantees.provenance import Provenance
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.messages import InputError
@@ -74,31 +76,36 @@ def table(scores: list[Any], kind: Any = None) -> Any:
     return pa.table({"id": np.arange(len(scores)), "s": pa.array(scores, kind or pa.float64())})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_map_runs_on_every_frame(engine: str, frame: Callable[[str, Any], Any]) -> None:
-    rows = frame(engine, table([0.1, None, 0.2, 0.7, 0.0, 1.0]))
-    out = apply(STEPS, rows, "s")
-    assert type(out) is type(rows)
-    assert nw.from_native(out).collect_schema()["calibrated"] == nw.Float64
-    assert list(nw.from_native(out).collect_schema().names()) == ["id", "s", "calibrated"]
-    missing = NAN if engine == "pandas" else None
-    np.testing.assert_equal(column(out, "calibrated"), [0.1, missing, 0.4, 0.9, 0.1, 0.9])
+def test_a_map_runs_on_every_frame(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    for engine in ENGINES:
+        with subtests.test(engine=engine):
+            rows = frame(engine, table([0.1, None, 0.2, 0.7, 0.0, 1.0]))
+            out = apply(STEPS, rows, "s")
+            assert type(out) is type(rows)
+            assert nw.from_native(out).collect_schema()["calibrated"] == nw.Float64
+            assert list(nw.from_native(out).collect_schema().names()) == ["id", "s", "calibrated"]
+            missing = NAN if engine == "pandas" else None
+            np.testing.assert_equal(column(out, "calibrated"), [0.1, missing, 0.4, 0.9, 0.1, 0.9])
 
 
-@pytest.mark.parametrize("engine", HAS_NULLS)
-def test_nan_gives_null(engine: str, frame: Callable[[str, Any], Any]) -> None:
-    out = apply(LogitAffineMap(1.0, 0.0), frame(engine, table([0.5, NAN, None])), "s")
-    assert column(out, "calibrated") == [0.5, None, None]
+def test_nan_gives_null(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    for engine in HAS_NULLS:
+        with subtests.test(engine=engine):
+            out = apply(LogitAffineMap(1.0, 0.0), frame(engine, table([0.5, NAN, None])), "s")
+            assert column(out, "calibrated") == [0.5, None, None]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", ["float32", "int8", "int64", "bool_"])
-def test_scores_of_any_numeric_type_are_doubles_first(engine: str, kind: str, frame: Callable[[str, Any], Any]) -> None:
-    scores = np.array([0.0, 0.1, 0.7, 1.0], np.float32) if kind == "float32" else np.array([0, 1, 1, 0])
-    scores = scores.astype(bool) if kind == "bool_" else scores
-    map_ = LogitAffineMap(0.6, -0.4)
-    out = apply(map_, frame(engine, table(scores.tolist(), getattr(pa, kind)())), "s", name="p")
-    np.testing.assert_allclose(column(out, "p"), map_.apply(scores.astype(np.float64)), rtol=1e-12, atol=0)
+def test_scores_of_any_numeric_type_are_doubles_first(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any], full_size: bool
+) -> None:
+    for engine in ENGINES:
+        for kind in few(["float32", "int8", "int64", "bool_"], engine, full_size):
+            with subtests.test(engine=engine, kind=kind):
+                scores = np.array([0.0, 0.1, 0.7, 1.0], np.float32) if kind == "float32" else np.array([0, 1, 1, 0])
+                scores = scores.astype(bool) if kind == "bool_" else scores
+                map_ = LogitAffineMap(0.6, -0.4)
+                out = apply(map_, frame(engine, table(scores.tolist(), getattr(pa, kind)())), "s", name="p")
+                np.testing.assert_allclose(column(out, "p"), map_.apply(scores.astype(np.float64)), rtol=1e-12, atol=0)
 
 
 MAPS = [
@@ -112,31 +119,38 @@ MAPS = [
 ]
 
 
-@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "spark"])
-@pytest.mark.parametrize("map_", MAPS, ids=lambda map_: map_.kind)
-def test_every_kind_of_map_gives_what_arrays_give(engine: str, map_: Any, frame: Callable[[str, Any], Any]) -> None:
-    scores = np.append(np.random.default_rng(1).random(5_000), [0.0, 1.0, 0.5])
-    out = column(apply(map_, frame(engine, table(scores.tolist())), "s"), "calibrated")
-    np.testing.assert_allclose(out, map_.apply(scores), rtol=1e-12, atol=0)
+def test_every_kind_of_map_gives_what_arrays_give(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    for engine in [engine for engine in ENGINES if engine != "spark"]:
+        for map_ in MAPS:
+            with subtests.test(engine=engine, map_=map_):
+                scores = np.append(np.random.default_rng(1).random(5_000), [0.0, 1.0, 0.5])
+                out = column(apply(map_, frame(engine, table(scores.tolist())), "s"), "calibrated")
+                np.testing.assert_allclose(out, map_.apply(scores), rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("engine", EAGER)
-@pytest.mark.parametrize("bad", [1.5, -0.1, INF])
-def test_frames_in_memory_refuse_what_arrays_refuse(engine: str, bad: float, frame: Callable[[str, Any], Any]) -> None:
-    rows = frame(engine, table([0.1, bad, None]))
-    with pytest.raises(InputError, match=r"the column 's' (must lie in \[0, 1\]|has 1 infinity)"):
-        apply(STEPS, rows, "s")
-    if bad != INF:
-        assert column(apply(STEPS, rows, "s", kind="real"), "calibrated")[0] == 0.1
+def test_frames_in_memory_refuse_what_arrays_refuse(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any]
+) -> None:
+    for engine in EAGER:
+        for bad in [1.5, -0.1, INF]:
+            with subtests.test(engine=engine, bad=bad):
+                rows = frame(engine, table([0.1, bad, None]))
+                with pytest.raises(InputError, match=r"the column 's' (must lie in \[0, 1\]|has 1 infinity)"):
+                    apply(STEPS, rows, "s")
+                if bad != INF:
+                    assert column(apply(STEPS, rows, "s", kind="real"), "calibrated")[0] == 0.1
 
 
-@pytest.mark.parametrize("map_", MAPS[1:], ids=lambda map_: map_.kind)
-def test_lazy_frames_hold_a_score_outside_at_the_end_of_the_map(map_: Any, frame: Callable[[str, Any], Any]) -> None:
-    outside = table([-INF, -1e308, -0.5, 1.5, 1e308, INF])
-    there, here = (
-        column(apply(map_, frame(engine, outside), "s"), "calibrated") for engine in ("duckdb", "polars lazy")
-    )
-    np.testing.assert_allclose(there, here, rtol=1e-12, atol=0)
+def test_lazy_frames_hold_a_score_outside_at_the_end_of_the_map(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any]
+) -> None:
+    for map_ in MAPS[1:]:
+        with subtests.test(map_=map_):
+            outside = table([-INF, -1e308, -0.5, 1.5, 1e308, INF])
+            there, here = (
+                column(apply(map_, frame(engine, outside), "s"), "calibrated") for engine in ("duckdb", "polars lazy")
+            )
+            np.testing.assert_allclose(there, here, rtol=1e-12, atol=0)
 
 
 def test_a_calibration_brings_its_kind() -> None:
@@ -148,29 +162,35 @@ def test_a_calibration_brings_its_kind() -> None:
         apply(cal.map, rows, "s")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_columns_may_be_called_anything(engine: str, frame: Callable[[str, Any], Any]) -> None:
-    rows = frame(engine, pa.table({name: [place / 20, None] for place, name in enumerate(HOSTILE)}))
-    for name in HOSTILE:
-        rows = apply(IdentityMap(), rows, name, name=f"{name} calibrated")
-    wide = nw.from_native(rows)
-    wide = wide.collect() if isinstance(wide, nw.LazyFrame) else wide
-    assert wide.columns == [*HOSTILE, *(f"{name} calibrated" for name in HOSTILE)]
-    first = [wide[f"{name} calibrated"][0] for name in HOSTILE]
-    assert [float(getattr(value, "as_py", lambda value=value: value)()) for value in first] == [
-        place / 20 for place in range(len(HOSTILE))
-    ]
+def test_columns_may_be_called_anything(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    for engine in ENGINES:
+        with subtests.test(engine=engine):
+            rows = frame(engine, pa.table({name: [place / 20, None] for place, name in enumerate(HOSTILE)}))
+            for name in HOSTILE:
+                rows = apply(IdentityMap(), rows, name, name=f"{name} calibrated")
+            wide = nw.from_native(rows)
+            wide = wide.collect() if isinstance(wide, nw.LazyFrame) else wide
+            assert wide.columns == [*HOSTILE, *(f"{name} calibrated" for name in HOSTILE)]
+            first = [wide[f"{name} calibrated"][0] for name in HOSTILE]
+            assert [float(getattr(value, "as_py", lambda value=value: value)()) for value in first] == [
+                place / 20 for place in range(len(HOSTILE))
+            ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_cannot_be_done_is_said_in_one_sentence(engine: str, frame: Callable[[str, Any], Any]) -> None:
-    rows = frame(engine, pa.table({"s": [0.5], "land": ["de"], "calibrated": [0.5]}))
-    with pytest.raises(InputError, match="no column 'score': it has 's', 'land', 'calibrated'"):
-        apply(STEPS, rows, "score")
-    with pytest.raises(InputError, match="is 'calibrated', a column that the frame has already: pass another name"):
-        apply(STEPS, rows, "s")
-    with pytest.raises(InputError, match="score='land' holds String and not numbers"):
-        apply(STEPS, rows, "land", name="p")
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any]
+) -> None:
+    for engine in ENGINES:
+        with subtests.test(engine=engine):
+            rows = frame(engine, pa.table({"s": [0.5], "land": ["de"], "calibrated": [0.5]}))
+            with pytest.raises(InputError, match="no column 'score': it has 's', 'land', 'calibrated'"):
+                apply(STEPS, rows, "score")
+            with pytest.raises(
+                InputError, match="is 'calibrated', a column that the frame has already: pass another name"
+            ):
+                apply(STEPS, rows, "s")
+            with pytest.raises(InputError, match="score='land' holds String and not numbers"):
+                apply(STEPS, rows, "land", name="p")
 
 
 def test_what_is_no_frame_is_refused() -> None:
@@ -238,25 +258,34 @@ TEXTS = ["", "patient-1", "größe µ 数 🙂", " ", "007", "7", "a\nb", "x" * 
 WHOLE = [0, -1, 7, -(2**63), 2**63 - 1, 200]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("ids", [TEXTS, WHOLE], ids=["text", "whole"])
-def test_clusters_have_the_same_bucket_everywhere(
-    engine: str, ids: list[Any], frame: Callable[[str, Any], Any]
+def test_clusters_have_the_same_bucket_everywhere(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    for engine in ENGINES:
+        for ids in [TEXTS, WHOLE]:
+            with subtests.test(engine=engine, ids=ids):
+                out = with_cluster_bucket(frame(engine, pa.table({"id": ids})), "id", "bucket")
+                assert nw.from_native(out).collect_schema()["bucket"] == nw.Int64
+                assert column(out, "bucket") == cluster_buckets(np.array(ids, dtype=object)).tolist()
+
+
+def test_a_missing_id_has_a_missing_bucket(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    for engine in ENGINES:
+        with subtests.test(engine=engine):
+            out = with_cluster_bucket(frame(engine, pa.table({"id": ["patient-1", None, ""]})), "id", "bucket")
+            expected = cluster_buckets(["patient-1", ""]).tolist()
+            np.testing.assert_equal(
+                column(out, "bucket"), [expected[0], NAN if engine == "pandas" else None, expected[1]]
+            )
+
+
+def test_ids_without_one_text_are_refused(
+    subtests: pytest.Subtests, frame: Callable[[str, Any], Any], full_size: bool
 ) -> None:
-    out = with_cluster_bucket(frame(engine, pa.table({"id": ids})), "id", "bucket")
-    assert nw.from_native(out).collect_schema()["bucket"] == nw.Int64
-    assert column(out, "bucket") == cluster_buckets(np.array(ids, dtype=object)).tolist()
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_missing_id_has_a_missing_bucket(engine: str, frame: Callable[[str, Any], Any]) -> None:
-    out = with_cluster_bucket(frame(engine, pa.table({"id": ["patient-1", None, ""]})), "id", "bucket")
-    expected = cluster_buckets(["patient-1", ""]).tolist()
-    np.testing.assert_equal(column(out, "bucket"), [expected[0], NAN if engine == "pandas" else None, expected[1]])
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("ids", [[1.0, 2.5], [True, False]], ids=["floats", "booleans"])
-def test_ids_without_one_text_are_refused(engine: str, ids: list[Any], frame: Callable[[str, Any], Any]) -> None:
-    with pytest.raises(InputError, match=r"groups='.*' must hold integers or strings, got .*: convert it to text"):
-        with_cluster_bucket(frame(engine, pa.table({"id": ids})), "id", "bucket")
+    for engine in ENGINES:
+        for ids in few([[1.0, 2.5], [True, False]], engine, full_size):
+            with (
+                subtests.test(engine=engine, ids=ids),
+                pytest.raises(
+                    InputError, match=r"groups='.*' must hold integers or strings, got .*: convert it to text"
+                ),
+            ):
+                with_cluster_bucket(frame(engine, pa.table({"id": ids})), "id", "bucket")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.engine.clusters import Read, reads
+from tests.engine.conftest import ABILITIES
 
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
@@ -408,17 +409,6 @@ def test_frames_are_written_as_parquet(engine: Any, paths: dict[int, list[str]],
     back = pads.dataset(str(path)).to_table(["id", "p"]).sort_by("id")
     np.testing.assert_array_equal(back["id"].to_numpy(), columns()["id"])
     np.testing.assert_array_equal(back["p"].to_numpy(), STEPS.apply(columns()["s"]))
-
-
-ABILITIES = {
-    "pandas": ("pandas", False, None, False),
-    "polars": ("polars", False, None, False),
-    "polars-lazy": ("polars", True, None, False),
-    "pyarrow": ("pyarrow", False, None, False),
-    "duckdb": ("duckdb", True, "duckdb", False),
-    "spark": ("pyspark", True, "spark", True),
-    "spark-connect": ("pyspark[connect]", True, "spark", True),
-}
 
 
 def test_an_engine_says_what_it_can(engine: Any, paths: dict[int, list[str]]) -> None:

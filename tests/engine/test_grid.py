@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant.engine.cells import with_cells
 from calibrant.engine.collecting import collect_frame
+from calibrant.engine.engines import with_cells
 from calibrant.engine.frames import tally
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -25,7 +25,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 pytestmark = pytest.mark.engine
 
-ROWS = 1_000_000
+ROWS = 600_000
 ENGINES = ("duckdb", "spark", "polars", "polars-lazy", "pandas", "pyarrow")
 GRIDS = {
     "unit": Grid(),
@@ -129,57 +129,60 @@ def _cells(frame: Any, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     return rows["code"].to_numpy(), rows["offset"].to_numpy()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_score_that_is_none_is_in_no_cell(duck: Any, spark: Any, engine: str) -> None:
-    scores = [
-        0.25,
-        None,
-        1.0,
-        float("nan"),
-        -5e-324,
-        -0.5,
-        float(np.nextafter(1.0, 2.0)),
-        1e300,
-        float("inf"),
-        -float("inf"),
-    ]
-    table = pa.table({"id": range(len(scores)), "s": pa.array(scores, pa.float64())})
-    makers = {
-        "duckdb": duck.from_arrow,
-        "spark": spark.createDataFrame,
-        "polars": pl.from_arrow,
-        "polars-lazy": lambda rows: pl.from_arrow(rows).lazy(),
-        "pandas": lambda rows: rows.to_pandas(),
-        "pyarrow": lambda rows: rows,
-    }
-    for grid in (Grid(), Grid(16), Grid(0)):
-        codes, _ = _cells(makers[engine](table), grid)
-        inside = np.abs(codes) <= grid.top  # NaN, for no code, is not
-        assert inside.tolist() == [True, False, True] + [False] * 7
-        assert codes[inside].tolist() == grid.codes(np.array([0.25, 1.0])).tolist()
+def test_a_score_that_is_none_is_in_no_cell(subtests: pytest.Subtests, duck: Any, spark: Any) -> None:
+    for engine in ENGINES:
+        with subtests.test(engine=engine):
+            scores = [
+                0.25,
+                None,
+                1.0,
+                float("nan"),
+                -5e-324,
+                -0.5,
+                float(np.nextafter(1.0, 2.0)),
+                1e300,
+                float("inf"),
+                -float("inf"),
+            ]
+            table = pa.table({"id": range(len(scores)), "s": pa.array(scores, pa.float64())})
+            makers = {
+                "duckdb": duck.from_arrow,
+                "spark": spark.createDataFrame,
+                "polars": pl.from_arrow,
+                "polars-lazy": lambda rows: pl.from_arrow(rows).lazy(),
+                "pandas": lambda rows: rows.to_pandas(),
+                "pyarrow": lambda rows: rows,
+            }
+            for grid in (Grid(), Grid(16), Grid(0)):
+                codes, _ = _cells(makers[engine](table), grid)
+                inside = np.abs(codes) <= grid.top  # NaN, for no code, is not
+                assert inside.tolist() == [True, False, True] + [False] * 7
+                assert codes[inside].tolist() == grid.codes(np.array([0.25, 1.0])).tolist()
 
 
-@pytest.mark.parametrize(("engine", "name"), CASES)
-def test_every_score_has_the_same_cell_and_offset(frames: Callable[[str, str], Any], engine: str, name: str) -> None:
-    grid = GRIDS[name]
-    codes, offsets = grid.cells(frames("pyarrow", name)["s"].to_numpy())
-    engine_codes, engine_offsets = _cells(frames(engine, name), grid)
-    assert engine_codes.dtype == np.int32
-    assert np.count_nonzero(engine_codes != codes) == 0
-    assert np.count_nonzero(engine_offsets != offsets) == 0
+def test_every_score_has_the_same_cell_and_offset(subtests: pytest.Subtests, frames: Callable[[str, str], Any]) -> None:
+    for engine, name in CASES:
+        with subtests.test(engine=engine, name=name):
+            grid = GRIDS[name]
+            codes, offsets = grid.cells(frames("pyarrow", name)["s"].to_numpy())
+            engine_codes, engine_offsets = _cells(frames(engine, name), grid)
+            assert engine_codes.dtype == np.int32
+            assert np.count_nonzero(engine_codes != codes) == 0
+            assert np.count_nonzero(engine_offsets != offsets) == 0
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", ["unit", "segments"])
-def test_the_tally_is_bit_equal(frames: Callable[[str, str], Any], engine: str, name: str) -> None:
-    table = frames("pyarrow", name)
-    expected = Tally.from_arrays(table["s"].to_numpy(), table["y"].to_numpy(), grid=GRIDS[name])
-    got = tally(frames(engine, name), "s", "y", grid=GRIDS[name])
-    for column in ("keys", "n", "events", "offset"):
-        ours, theirs = getattr(expected.cells, column), getattr(got.cells, column)
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
-    assert got.fingerprint == expected.fingerprint
+def test_the_tally_is_bit_equal(subtests: pytest.Subtests, frames: Callable[[str, str], Any]) -> None:
+    for engine in ENGINES:
+        for name in ["unit", "segments"]:
+            with subtests.test(engine=engine, name=name):
+                table = frames("pyarrow", name)
+                expected = Tally.from_arrays(table["s"].to_numpy(), table["y"].to_numpy(), grid=GRIDS[name])
+                got = tally(frames(engine, name), "s", "y", grid=GRIDS[name])
+                for column in ("keys", "n", "events", "offset"):
+                    ours, theirs = getattr(expected.cells, column), getattr(got.cells, column)
+                    assert ours.dtype == theirs.dtype
+                    np.testing.assert_array_equal(ours, theirs)
+                assert got.fingerprint == expected.fingerprint
 
 
 def _by_definition(score: float, grid: Grid) -> tuple[int, int]:
@@ -202,16 +205,17 @@ def _by_definition(score: float, grid: Grid) -> tuple[int, int]:
     return (distance if upper else -distance), offset
 
 
-@pytest.mark.parametrize("bits", [0, 4, 10, 16])
-def test_numpy_follows_the_definition(unit_scores: np.ndarray, bits: int) -> None:
-    grid = Grid(bits=bits)
-    sample = np.random.default_rng(23).choice(len(unit_scores), 4_000, replace=False)
-    special = np.array([0.0, -0.0, 0.5, 1.0, 2.0**-32, np.nextafter(2.0**-32, 0), 1.0 - 2.0**-32, 5e-324])
-    scores = np.concatenate([unit_scores[sample], special, np.nextafter(special, 0.5)])
-    codes, offsets = grid.cells(scores)
-    assert list(zip(codes.tolist(), offsets.tolist(), strict=True)) == [
-        _by_definition(s, grid) for s in scores.tolist()
-    ]
+def test_numpy_follows_the_definition(subtests: pytest.Subtests, unit_scores: np.ndarray) -> None:
+    for bits in [0, 4, 10, 16]:
+        with subtests.test(bits=bits):
+            grid = Grid(bits=bits)
+            sample = np.random.default_rng(23).choice(len(unit_scores), 4_000, replace=False)
+            special = np.array([0.0, -0.0, 0.5, 1.0, 2.0**-32, np.nextafter(2.0**-32, 0), 1.0 - 2.0**-32, 5e-324])
+            scores = np.concatenate([unit_scores[sample], special, np.nextafter(special, 0.5)])
+            codes, offsets = grid.cells(scores)
+            assert list(zip(codes.tolist(), offsets.tolist(), strict=True)) == [
+                _by_definition(s, grid) for s in scores.tolist()
+            ]
 
 
 def test_codes_ascend_and_mirror(unit_scores: np.ndarray) -> None:
@@ -238,7 +242,7 @@ def test_polars_that_cannot_read_bits_gives_the_same_cells(
     frames: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes, offsets = _cells(frames("polars-lazy", "unit"), Grid())
-    monkeypatch.setattr("calibrant.engine.cells.inspect.signature", lambda method: inspect.Signature())
+    monkeypatch.setattr("calibrant.engine.engines.inspect.signature", lambda method: inspect.Signature())
     old_codes, old_offsets = _cells(frames("polars-lazy", "unit"), Grid())
     np.testing.assert_array_equal(old_codes, codes)
     np.testing.assert_array_equal(old_offsets, offsets)

@@ -6,14 +6,15 @@ import hashlib
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.contracts.test_maps import EVERY, FIFTY, SAMPLES, groups_of
+from tests.contracts.test_maps import FIFTY, SAMPLES, groups_of
 
+from calibrant.export.kinds import cut, nodes, rounded_up
 from calibrant.export.onnx.model import to_onnx
-from calibrant.export.onnx.scores import _lower, _rounded_up
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import (
     KINDS,
@@ -36,7 +37,7 @@ TYPES = ("float32", "float64")
 EXACT = ("identity", "step", "piecewise-linear")
 """Kinds made of comparisons and of single IEEE operations, which every engine rounds alike."""
 
-every_map = pytest.mark.parametrize("map_", EVERY)
+MAPS = [map_ for kind in sorted(SAMPLES) for map_ in SAMPLES[kind]]
 every_type = pytest.mark.parametrize("dtype", TYPES)
 
 MARKS = [
@@ -53,12 +54,25 @@ def texts(map_: Map, shape: Any) -> dict[str, Any]:
     return {name: np.where(values == None, "none", values).astype(object) for name, values in groups.items()}  # noqa: E711
 
 
+@cache
+def model_of(map_: Map, dtype: str) -> Any:
+    """Of the samples, exported once for all tests."""
+    return to_onnx(map_, dtype)
+
+
 def run(model: Any, scores: Any, optimised: bool = True, groups: dict[str, Any] | None = None) -> Any:
+    return answer(session_of(model, optimised), scores, groups)
+
+
+def session_of(model: Any, optimised: bool = True) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     if not optimised:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def answer(session: Any, scores: Any, groups: dict[str, Any] | None = None) -> Any:
     return session.run(["calibrated"], {"score": scores, **(groups or {})})[0]
 
 
@@ -98,73 +112,84 @@ def assert_equals_apply(found: Any, map_: Map, scores: Any) -> None:
     assert np.array_equal(np.isnan(found), np.isnan(scores) | ~known)
 
 
-@every_type
-@every_map
-def test_the_model_gives_what_apply_gives(map_: Map, dtype: str) -> None:
-    scores = np.concatenate([edges(map_, dtype), crowd(dtype)])
-    assert_equals_apply(run(to_onnx(map_, dtype), scores, groups=texts(map_, scores.shape)), map_, scores)
+def test_the_model_gives_what_apply_gives(subtests: pytest.Subtests) -> None:
+    for dtype in TYPES:
+        for map_ in MAPS:
+            with subtests.test(dtype=dtype, map_=map_):
+                scores = np.concatenate([edges(map_, dtype), crowd(dtype)])
+                assert_equals_apply(run(model_of(map_, dtype), scores, groups=texts(map_, scores.shape)), map_, scores)
 
 
-@every_type
-@every_map
-def test_the_evaluator_of_onnx_agrees_and_so_does_a_runtime_that_optimises_nothing(map_: Map, dtype: str) -> None:
+def test_the_evaluator_of_onnx_agrees_and_so_does_a_runtime_that_optimises_nothing(subtests: pytest.Subtests) -> None:
     from onnx.reference import ReferenceEvaluator
 
-    scores, model = edges(map_, dtype), to_onnx(map_, dtype)
-    groups = texts(map_, scores.shape)
-    assert_equals_apply(run(model, scores, optimised=False, groups=groups), map_, scores)
-    with np.errstate(all="ignore"):  # NaN and infinities pass through numpy there
-        assert_equals_apply(ReferenceEvaluator(model).run(None, {"score": scores, **groups})[0], map_, scores)
+    for dtype in TYPES:
+        for map_ in MAPS:
+            with subtests.test(dtype=dtype, map_=map_):
+                scores, model = edges(map_, dtype), model_of(map_, dtype)
+                groups = texts(map_, scores.shape)
+                assert_equals_apply(run(model, scores, optimised=False, groups=groups), map_, scores)
+                with np.errstate(all="ignore"):  # NaN and infinities pass through numpy there
+                    assert_equals_apply(
+                        ReferenceEvaluator(model).run(None, {"score": scores, **groups})[0], map_, scores
+                    )
 
 
-@every_type
-@every_map
-def test_the_model_is_valid_and_made_of_core_operators(map_: Map, dtype: str) -> None:
-    model = to_onnx(map_, dtype)
-    onnx.checker.check_model(model, full_check=True)
-    others = {(node.domain, node.op_type) for node in model.graph.node if node.domain}
-    assert others == ({("ai.onnx.ml", "LabelEncoder")} if map_.columns else set())
-    opsets = [("", 17), ("ai.onnx.ml", 2)][: 2 if map_.columns else 1]
-    assert [(opset.domain, opset.version) for opset in model.opset_import] == opsets
-    assert model.ir_version == 8
-    assert (model.producer_name, model.producer_version) == ("calibrant", library_version())
-    assert model.doc_string.endswith(f"kind {map_.kind}.")
-    assert not model.metadata_props
-    element = {"float32": onnx.TensorProto.FLOAT, "float64": onnx.TensorProto.DOUBLE}[dtype]
-    groups = [(name, onnx.TensorProto.STRING) for name in map_.columns]
-    for end, values in (
-        (model.graph.input, [("score", element), *groups]),
-        (model.graph.output, [("calibrated", element)]),
-    ):
-        assert [(value.name, value.type.tensor_type.elem_type) for value in end] == values
+def test_the_model_is_valid_and_made_of_core_operators(subtests: pytest.Subtests) -> None:
+    for dtype in TYPES:
+        for map_ in MAPS:
+            with subtests.test(dtype=dtype, map_=map_):
+                model = model_of(map_, dtype)
+                onnx.checker.check_model(model, full_check=True)
+                others = {(node.domain, node.op_type) for node in model.graph.node if node.domain}
+                assert others == ({("ai.onnx.ml", "LabelEncoder")} if map_.columns else set())
+                opsets = [("", 17), ("ai.onnx.ml", 2)][: 2 if map_.columns else 1]
+                assert [(opset.domain, opset.version) for opset in model.opset_import] == opsets
+                assert model.ir_version == 8
+                assert (model.producer_name, model.producer_version) == ("calibrant", library_version())
+                assert model.doc_string.endswith(f"kind {map_.kind}.")
+                assert not model.metadata_props
+                element = {"float32": onnx.TensorProto.FLOAT, "float64": onnx.TensorProto.DOUBLE}[dtype]
+                groups = [(name, onnx.TensorProto.STRING) for name in map_.columns]
+                for end, values in (
+                    (model.graph.input, [("score", element), *groups]),
+                    (model.graph.output, [("calibrated", element)]),
+                ):
+                    assert [(value.name, value.type.tensor_type.elem_type) for value in end] == values
 
 
-@every_map
-def test_the_rank_may_be_left_open_and_nothing_else_is_different(map_: Map) -> None:
-    free, declared = to_onnx(map_, shape=None), to_onnx(map_, shape=("n", 1))
-    for end in (*free.graph.input, *free.graph.output):
-        assert not end.type.tensor_type.HasField("shape")
-    sizes = [size.dim_param or size.dim_value for size in declared.graph.output[0].type.tensor_type.shape.dim]
-    assert sizes == ["n", 1]
-    assert free.graph.node == declared.graph.node
-    assert free.graph.initializer == declared.graph.initializer
+def test_the_rank_may_be_left_open_and_nothing_else_is_different(subtests: pytest.Subtests) -> None:
+    for map_ in MAPS:
+        with subtests.test(map_=map_):
+            free, declared = to_onnx(map_, shape=None), to_onnx(map_, shape=("n", 1))
+            for end in (*free.graph.input, *free.graph.output):
+                assert not end.type.tensor_type.HasField("shape")
+            sizes = [size.dim_param or size.dim_value for size in declared.graph.output[0].type.tensor_type.shape.dim]
+            assert sizes == ["n", 1]
+            assert free.graph.node == declared.graph.node
+            assert free.graph.initializer == declared.graph.initializer
 
 
-@every_type
-@every_map
-def test_any_shape_runs(map_: Map, dtype: str) -> None:
-    scores = np.random.default_rng(12).random(24).astype(dtype)
-    model = to_onnx(map_, dtype, shape=None)
-    for shaped in (scores, scores[:, None], scores[:1].reshape(()), scores[:0], scores.reshape(2, 3, 4)):
-        assert_equals_apply(run(model, shaped, groups=texts(map_, shaped.shape)), map_, shaped)
+def test_any_shape_runs(subtests: pytest.Subtests) -> None:
+    for dtype in TYPES:
+        for map_ in MAPS:
+            with subtests.test(dtype=dtype, map_=map_):
+                scores = np.random.default_rng(12).random(24).astype(dtype)
+                session = session_of(to_onnx(map_, dtype, shape=None))
+                for shaped in (scores, scores[:, None], scores[:1].reshape(()), scores[:0], scores.reshape(2, 3, 4)):
+                    assert_equals_apply(answer(session, shaped, texts(map_, shaped.shape)), map_, shaped)
 
 
-@every_type
-@every_map
-def test_the_same_map_gives_the_same_bytes(map_: Map, dtype: str) -> None:
-    twin = type(map_)(*map_.__reduce__()[1])
-    first, again, twins = (to_onnx(m, dtype).SerializeToString(deterministic=True) for m in (map_, map_, twin))
-    assert first == again == twins
+def test_the_same_map_gives_the_same_bytes(subtests: pytest.Subtests) -> None:
+    for dtype in TYPES:
+        for map_ in MAPS:
+            with subtests.test(dtype=dtype, map_=map_):
+                twin = type(map_)(*map_.__reduce__()[1])
+                first, again = (
+                    model.SerializeToString(deterministic=True)
+                    for model in (model_of(map_, dtype), to_onnx(twin, dtype))
+                )
+                assert first == again
 
 
 def test_another_process_gives_the_same_bytes() -> None:
@@ -183,14 +208,15 @@ print(hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest())
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-@every_type
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100])
-def test_tables_of_any_length_are_searched_to_the_end(size: int, dtype: str) -> None:
-    rng = np.random.default_rng(size)
-    knots = np.sort(rng.normal(0, 1, size))
-    for map_ in (StepMap(knots, rng.random(size + 1)), PiecewiseLinearMap(knots, rng.random(size))):
-        scores = np.concatenate([edges(map_, dtype), rng.normal(0, 1.5, 500).astype(dtype)])
-        assert_equals_apply(run(to_onnx(map_, dtype), scores), map_, scores)
+def test_tables_of_any_length_are_searched_to_the_end(subtests: pytest.Subtests) -> None:
+    for dtype in TYPES:
+        for size in [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100]:
+            with subtests.test(dtype=dtype, size=size):
+                rng = np.random.default_rng(size)
+                knots = np.sort(rng.normal(0, 1, size))
+                for map_ in (StepMap(knots, rng.random(size + 1)), PiecewiseLinearMap(knots, rng.random(size))):
+                    scores = np.concatenate([edges(map_, dtype), rng.normal(0, 1.5, 500).astype(dtype)])
+                    assert_equals_apply(run(to_onnx(map_, dtype), scores), map_, scores)
 
 
 @every_type
@@ -233,18 +259,19 @@ HOSTILE = {
 }
 
 
-@every_type
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_maps(name: str, dtype: str) -> None:
-    map_ = HOSTILE[name]
-    scores = np.concatenate([edges(map_, dtype), crowd(dtype)[::10]])
-    assert_equals_apply(run(to_onnx(map_, dtype), scores), map_, scores)
+def test_hostile_maps(subtests: pytest.Subtests) -> None:
+    for dtype in TYPES:
+        for name in HOSTILE:
+            with subtests.test(dtype=dtype, name=name):
+                map_ = HOSTILE[name]
+                scores = np.concatenate([edges(map_, dtype), crowd(dtype)[::10]])
+                assert_equals_apply(run(to_onnx(map_, dtype), scores), map_, scores)
 
 
 def test_a_float32_reaches_a_knot_where_it_reaches_the_rounded_knot() -> None:
     # the nearest float32 of 0.1 is above it (0.100000001), that of 0.7 below (0.699999988): the next one is taken
     knots = np.array([-1e300, -0.7, -5e-324, 5e-324, 0.1, 0.7, 0.75, 1e300])
-    rounded = _rounded_up(knots)
+    rounded = rounded_up(knots)
     assert rounded.dtype == np.float32
     assert (rounded.astype(np.float64) >= knots).all()
     with np.errstate(over="ignore", under="ignore"):
@@ -288,12 +315,13 @@ def test_maps_of_groups_that_differ_in_two_numbers_share_their_nodes() -> None:
     assert len(to_onnx(FIFTY).graph.node) == len(to_onnx(few).graph.node)
 
 
-@pytest.mark.parametrize("column", ["Add_0", "LabelEncoder_1", "constant_0", "constant_1", "größe 数", "a b"])
-def test_columns_of_groups_may_be_called_nearly_anything(column: str) -> None:
-    map_ = ByGroupMap(column, ("a", "b"), (StepMap([0.5], [0.1, 0.8]), LogitAffineMap(1.2, 0.3)), None)
-    scores, groups = np.array([0.2, 0.2, 0.2]), np.array(["a", "b", "c"], dtype=object)
-    found = run(to_onnx(map_, "float64"), scores, groups={column: groups})
-    np.testing.assert_allclose(found, map_.apply(scores, groups), rtol=1e-12)
+def test_columns_of_groups_may_be_called_nearly_anything(subtests: pytest.Subtests) -> None:
+    for column in ["Add_0", "LabelEncoder_1", "constant_0", "constant_1", "größe 数", "a b"]:
+        with subtests.test(column=column):
+            map_ = ByGroupMap(column, ("a", "b"), (StepMap([0.5], [0.1, 0.8]), LogitAffineMap(1.2, 0.3)), None)
+            scores, groups = np.array([0.2, 0.2, 0.2]), np.array(["a", "b", "c"], dtype=object)
+            found = run(to_onnx(map_, "float64"), scores, groups={column: groups})
+            np.testing.assert_allclose(found, map_.apply(scores, groups), rtol=1e-12)
 
 
 def test_a_column_of_groups_with_the_name_of_another_end_is_refused() -> None:
@@ -307,7 +335,8 @@ def test_a_column_of_groups_with_the_name_of_another_end_is_refused() -> None:
 
 def test_every_kind_has_a_form() -> None:
     assert set(SAMPLES) == set(KINDS)
-    assert set(KINDS.values()) <= set(_lower.registry)
+    assert set(KINDS.values()) <= set(nodes.registry)
+    assert set(KINDS.values()) - {ByGroupMap} <= set(cut.registry)
 
 
 @dataclass(frozen=True, eq=False)

@@ -251,10 +251,11 @@ def test_both_ends_of_a_window_belong_to_it_and_gaps_are_named(tmp_path):
         store.window("2026-03-03", "2026-03-01")
 
 
-@pytest.mark.parametrize("bits", [0, 3, 4])
-def test_a_window_on_fewer_bits_is_the_coarsened_window(store, bits):
-    expected = {key: (grouped(1) + grouped(2))[key].coarsen(bits) for key in grouped()}
-    assert_same(store.window(bits=bits), expected)
+def test_a_window_on_fewer_bits_is_the_coarsened_window(subtests, store):
+    for bits in [0, 3, 4]:
+        with subtests.test(bits=bits):
+            expected = {key: (grouped(1) + grouped(2))[key].coarsen(bits) for key in grouped()}
+            assert_same(store.window(bits=bits), expected)
 
 
 def test_a_window_on_more_bits_is_refused(store):
@@ -272,10 +273,10 @@ def test_an_empty_store_has_no_days_and_no_window(tmp_path):
             store.window(*ends)
 
 
-@pytest.mark.parametrize("day", ["yesterday", 3, None, datetime(2026, 3, 1, 12), "2026-02-30", np.datetime64("NaT")])
-def test_what_is_not_a_day_is_refused(store, day):
-    with pytest.raises(InputError, match="is not a day"):
-        store.add(day, grouped())
+def test_what_is_not_a_day_is_refused(subtests, store):
+    for day in ["yesterday", 3, None, datetime(2026, 3, 1, 12), "2026-02-30", np.datetime64("NaT")]:
+        with subtests.test(day=day), pytest.raises(InputError, match="is not a day"):
+            store.add(day, grouped())
 
 
 @pytest.mark.parametrize("day", ["2026-04-01", datetime(2026, 4, 1), np.datetime64("2026-04-01T00:00:00", "ns")])
@@ -320,9 +321,8 @@ def test_finer_tallies_are_coarsened_and_exact_ones_put_on_the_grid(tmp_path):
     assert_same(store.window(), one(1))
 
 
-@pytest.mark.parametrize(
-    ("tallies", "message"),
-    [
+def test_what_the_store_cannot_keep_is_refused_in_a_sentence(subtests, store):
+    for tallies, message in [
         (one(), "must be a GroupedTally by land"),
         (GroupedTally({}), "no rows"),
         (grouped(0, (1, 2)), "segments 'land' that are string in the store"),
@@ -338,13 +338,12 @@ def test_finer_tallies_are_coarsened_and_exact_ones_put_on_the_grid(tmp_path):
             "got logit scores",
         ),
         (GroupedTally({"a": one(), "b": one(weight=np.full(204, 0.5))}), "mix counts and importance weights"),
-    ],
-)
-def test_what_the_store_cannot_keep_is_refused_in_a_sentence(store, tallies, message):
-    with pytest.raises(InputError, match=message):
-        store.add("2026-03-09", tallies)
-    assert len(store.days) == 2
-    assert not list(store.path.glob(".*.tmp"))
+    ]:
+        with subtests.test(message):
+            with pytest.raises(InputError, match=message):
+                store.add("2026-03-09", tallies)
+            assert len(store.days) == 2
+            assert not list(store.path.glob(".*.tmp"))
 
 
 def test_segments_need_as_many_values_as_columns(tmp_path):
@@ -373,12 +372,13 @@ def test_a_store_knows_itself(tmp_path):
     assert "1 days" in repr(opened)
 
 
-@pytest.mark.parametrize(
-    "options", [{"by": "b"}, {"by": ()}, {"grid": Grid()}, {"kind": "logit"}, {"grid": Grid(4, 0, 2)}]
-)
-def test_contradictory_arguments_are_refused(store, options):
-    with pytest.raises(InputError, match=f"leave {next(iter(options))} out"):
-        TallyStore(store.path, **options)
+def test_contradictory_arguments_are_refused(subtests, store):
+    for options in [{"by": "b"}, {"by": ()}, {"grid": Grid()}, {"kind": "logit"}, {"grid": Grid(4, 0, 2)}]:
+        with (
+            subtests.test(options=options),
+            pytest.raises(InputError, match=f"leave {next(iter(options))} out"),
+        ):
+            TallyStore(store.path, **options)
 
 
 def test_two_makers_of_one_store_must_agree(tmp_path):
@@ -388,10 +388,13 @@ def test_two_makers_of_one_store_must_agree(tmp_path):
         second.add("2026-03-02", grouped())
 
 
-@pytest.mark.parametrize("by", ["n", "CODE", "day", "", ("a", "A"), ("a", "a")])
-def test_names_that_clash_are_refused(tmp_path, by):
-    with pytest.raises(InputError, match=r"repeats .*, or takes it from the store's own columns"):
-        TallyStore(tmp_path, by=by)
+def test_names_that_clash_are_refused(subtests, tmp_path):
+    for by in ["n", "CODE", "day", "", ("a", "A"), ("a", "a")]:
+        with (
+            subtests.test(by=by),
+            pytest.raises(InputError, match=r"repeats .*, or takes it from the store's own columns"),
+        ):
+            TallyStore(tmp_path, by=by)
 
 
 def test_kinds_and_grids_must_fit(tmp_path):
@@ -403,9 +406,10 @@ def changed(**fields: Any) -> Callable[[str], str]:
     return lambda text: json.dumps(json.loads(text) | fields)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
+def test_a_damaged_description_is_one_clear_error(subtests, store):
+    path = store.path / "store.json"
+    whole = path.read_text()
+    damages = [
         lambda text: "",
         lambda text: text[: len(text) // 2],
         lambda text: "[1, 2]",
@@ -425,13 +429,12 @@ def changed(**fields: Any) -> Callable[[str], str]:
         changed(grid={"bits": 99, "low": 0.0, "high": 1.0}),
         changed(grid={"bits": 4, "low": float("nan"), "high": 1.0}),
         changed(grid={"bits": 4, "low": 1.0, "high": 1.0}),
-    ],
-)
-def test_a_damaged_description_is_one_clear_error(store, damage):
-    path = store.path / "store.json"
-    path.write_bytes(damage(path.read_text()).encode("utf-8", "surrogatepass"))
-    with pytest.raises(DocumentError, match=r"store\.json"):
-        TallyStore(store.path)
+    ]
+    for number, damage in enumerate(damages):
+        with subtests.test(number=number):
+            path.write_bytes(damage(whole).encode("utf-8", "surrogatepass"))
+            with pytest.raises(DocumentError, match=r"store\.json"):
+                TallyStore(store.path)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -489,16 +492,19 @@ HOSTILE: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_file_is_one_clear_error(store, change):
-    rewritten(store, change)
-    with pytest.raises(DocumentError, match=r"tally\.parquet"):
-        store.window()
+def test_a_hostile_file_is_one_clear_error(subtests, store):
+    whole = file_of(store).read_bytes()
+    for name, change in HOSTILE.items():
+        with subtests.test(name):
+            file_of(store).write_bytes(whole)
+            rewritten(store, change)
+            with pytest.raises(DocumentError, match=r"tally\.parquet"):
+                store.window()
 
 
-@pytest.mark.parametrize(
-    "about",
-    [
+def test_a_file_that_says_it_is_something_else_is_refused(subtests, store):
+    whole = file_of(store).read_bytes()
+    for about in [
         {"grid": {"bits": 5, "low": 0.0, "high": 1.0}},
         {"day": "2026-03-02"},
         {"kind": "logit"},
@@ -507,12 +513,12 @@ def test_a_hostile_file_is_one_clear_error(store, change):
         {"weights": "importance"},
         {"weights": "none"},
         {"more": 1},
-    ],
-)
-def test_a_file_that_says_it_is_something_else_is_refused(store, about):
-    rewritten(store, lambda table: table, about)
-    with pytest.raises(DocumentError, match=r"tally\.parquet"):
-        store.window()
+    ]:
+        with subtests.test(about=about):
+            file_of(store).write_bytes(whole)
+            rewritten(store, lambda table: table, about)
+            with pytest.raises(DocumentError, match=r"tally\.parquet"):
+                store.window()
 
 
 def test_a_rewritten_file_that_is_right_is_read(store):
@@ -521,14 +527,15 @@ def test_a_rewritten_file_that_is_right_is_read(store):
     assert_same(store.window(DAY, DAY), grouped(1))
 
 
-@pytest.mark.parametrize("name", ["n", "events", "offset", "w2", "w2_events"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
-def test_importance_weights_must_be_numbers(tmp_path, name, value):
-    store = TallyStore(tmp_path, by="land")
-    store.add(DAY, GroupedTally({"de": one(weight=np.linspace(0.5, 1.0, 204))}))
-    rewritten(store, with_values(name, first_is(value)))
-    with pytest.raises(DocumentError, match=r"tally\.parquet"):
-        store.window()
+def test_importance_weights_must_be_numbers(subtests, tmp_path):
+    for name in ["n", "events", "offset", "w2", "w2_events"]:
+        for value in [np.nan, np.inf, -1.0]:
+            with subtests.test(name=name, value=value):
+                store = TallyStore(tmp_path / f"{name} {value}", by="land")
+                store.add(DAY, GroupedTally({"de": one(weight=np.linspace(0.5, 1.0, 204))}))
+                rewritten(store, with_values(name, first_is(value)))
+                with pytest.raises(DocumentError, match=r"tally\.parquet"):
+                    store.window()
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, -1])

@@ -120,11 +120,12 @@ def test_a_store_without_segments_has_parts_too(tmp_path):
     assert numbers(store.window()) == numbers(one(1) + one(2))
 
 
-@pytest.mark.parametrize("part", ["", " ", "a b", "05:00", "../x", "a/b", "a\\b", ".hidden", "é", "x" * 101, 5, b"a"])
-def test_names_that_are_no_file_names_are_refused(store, part):
-    with pytest.raises(InputError, match="becomes the name of a file"):
-        store.add(DAY, grouped(), part=part)
-    assert not store.path.exists()
+def test_names_that_are_no_file_names_are_refused(subtests, store):
+    for part in ["", " ", "a b", "05:00", "../x", "a/b", "a\\b", ".hidden", "é", "x" * 101, 5, b"a"]:
+        with subtests.test(part=part):
+            with pytest.raises(InputError, match="becomes the name of a file"):
+                store.add(DAY, grouped(), part=part)
+            assert not store.path.exists()
 
 
 @pytest.mark.parametrize("part", ["0", "eu", "EU", "2026-03-01T05", "a.b_c-d", "_", "x" * 100, "nul", "parquet"])
@@ -276,19 +277,17 @@ def test_a_damaged_part_is_refused_until_replaced(store):
 AWAY = Removal(Path("kept/days/day=2026-03-01"), DAY)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_refusals_cross_processes(subtests):
+    for error in [
         OtherTallies(AWAY, Size(3, 1), Size(4, None), {"a": 3}),
         WholeDay(AWAY, "us", Size(3, None)),
         DayInParts(AWAY, {"eu": 3}),
         MissingDays("kept", Gaps(DAY, NEXT, (NEXT,), {})),
-    ],
-)
-def test_refusals_cross_processes(error):
-    back = pickle.loads(pickle.dumps(error))
-    assert (type(back), str(back)) == (type(error), str(error))
-    assert isinstance(back, InputError)
+    ]:
+        with subtests.test(type(error).__name__):
+            back = pickle.loads(pickle.dumps(error))
+            assert (type(back), str(back)) == (type(error), str(error))
+            assert isinstance(back, InputError)
 
 
 def test_frames_are_added_by_part(tmp_path):

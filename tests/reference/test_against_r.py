@@ -27,12 +27,13 @@ def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return columns["score"], columns["y"], columns["weight"]
 
 
-@pytest.mark.parametrize("line", [0, 1], ids=["log-odds", "score"])
-def test_platt_is_glm(rows: tuple[np.ndarray, ...], line: int) -> None:
-    reference = _read("platt.csv")
-    map_ = PlattScaling(on=str(reference["on"][line])).fit(*rows[:2]).map_
-    assert map_.slope == pytest.approx(reference["slope"][line], rel=1e-10)
-    assert map_.intercept == pytest.approx(reference["intercept"][line], rel=1e-10)
+def test_platt_is_glm(subtests: pytest.Subtests, rows: tuple[np.ndarray, ...]) -> None:
+    for line in [0, 1]:
+        with subtests.test(line=line):
+            reference = _read("platt.csv")
+            map_ = PlattScaling(on=str(reference["on"][line])).fit(*rows[:2]).map_
+            assert map_.slope == pytest.approx(reference["slope"][line], rel=1e-10)
+            assert map_.intercept == pytest.approx(reference["intercept"][line], rel=1e-10)
 
 
 def test_weighted_platt_is_weighted_glm(rows: tuple[np.ndarray, ...]) -> None:
@@ -42,12 +43,13 @@ def test_weighted_platt_is_weighted_glm(rows: tuple[np.ndarray, ...]) -> None:
     assert map_.intercept == pytest.approx(reference["intercept"][0], rel=1e-10)
 
 
-@pytest.mark.parametrize("line", [0, 1, 2], ids=["abm", "am", "ab"])
-def test_beta_is_glm_where_no_constraint_acts(rows: tuple[np.ndarray, ...], line: int) -> None:
-    reference = _read("beta.csv")
-    map_ = BetaScaling(str(reference["variant"][line])).fit(*rows[:2]).map_
-    for name in "abc":
-        assert getattr(map_, name) == pytest.approx(reference[name][line], rel=1e-9)
+def test_beta_is_glm_where_no_constraint_acts(subtests: pytest.Subtests, rows: tuple[np.ndarray, ...]) -> None:
+    for line in [0, 1, 2]:
+        with subtests.test(line=line):
+            reference = _read("beta.csv")
+            map_ = BetaScaling(str(reference["variant"][line])).fit(*rows[:2]).map_
+            for name in "abc":
+                assert getattr(map_, name) == pytest.approx(reference[name][line], rel=1e-9)
 
 
 def test_fitted_probabilities(rows: tuple[np.ndarray, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
 from calibrant.guarantees.bounds import (
     BOUNDS,
+    Bound,
     always_valid,
     bernstein,
     clopper_pearson,
@@ -31,7 +32,10 @@ from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
 ALPHAS = (0.5, 0.1, 0.01, 1e-4)
-every_bound = pytest.mark.parametrize("bound", BOUNDS)
+
+
+def test_the_type_lists_the_table() -> None:
+    assert get_args(Bound) == tuple(BOUNDS)
 
 
 def all_counts(sizes: tuple[int, ...] = (1, 2, 3, 5, 10, 37, 100, 299, 1_000)) -> tuple[np.ndarray, np.ndarray]:
@@ -56,13 +60,15 @@ def test_eq_411_gives_010026_at_1500_rows_and_1510_is_the_first_below_a_tenth() 
     assert plan(n_bins=10, epsilon=0.1, mode="marginal").n == 1510
 
 
-@pytest.mark.parametrize(
-    ("n", "n_bins", "epsilon", "printed"),
-    [(1_000, 5, 0.1076, 0.12), (5_000, 10, 0.0729, 0.08), (20_000, 22, 0.0579, 0.06)],
-)
-def test_eq_48_at_the_sizes_of_figure_42(n: int, n_bins: int, epsilon: float, printed: float) -> None:
-    assert round(umd_epsilon(n, n_bins, 0.1), 4) == epsilon
-    assert epsilon <= printed, "the figure prints upper roundings"
+def test_eq_48_at_the_sizes_of_figure_42(subtests: pytest.Subtests) -> None:
+    for n, n_bins, epsilon, printed in [
+        (1_000, 5, 0.1076, 0.12),
+        (5_000, 10, 0.0729, 0.08),
+        (20_000, 22, 0.0579, 0.06),
+    ]:
+        with subtests.test(n=n, n_bins=n_bins, epsilon=epsilon, printed=printed):
+            assert round(umd_epsilon(n, n_bins, 0.1), 4) == epsilon
+            assert epsilon <= printed, "the figure prints upper roundings"
 
 
 def test_the_arithmetic_of_4b_for_sample_splitting() -> None:
@@ -87,22 +93,27 @@ def test_sample_splitting_needs_far_fewer_labels_by_the_exact_law_of_spacings(mo
     assert plan(n=n - 1, n_bins=10, scheme="ums", mode=mode).epsilon > 0.1
 
 
-@pytest.mark.parametrize(("n", "n_bins"), [(2_899, 10), (500, 3), (20_000, 40)])
-def test_the_marginal_plan_of_sample_splitting_counts_the_bin_that_a_new_row_falls_in(n: int, n_bins: int) -> None:
+def test_the_marginal_plan_of_sample_splitting_counts_the_bin_that_a_new_row_falls_in(
+    subtests: pytest.Subtests,
+) -> None:
     """A new row falls into a bin in proportion to its mass, which raises the number of rows in that bin.
 
     Between order statistics of the part that are g apart the mass is Beta(g, part + 1 - g), and Beta(g + 1, ...) given
     that the new row is there.
     """
-    alpha, part = 0.1, split_size(n, n_bins)
-    epsilon = plan(n=n, n_bins=n_bins, alpha=alpha, scheme="ums", mode="marginal").epsilon
-    gap, rest = (part + 1) // n_bins, n - part
-    smallest = round(np.log(4 / alpha) / (2 * epsilon**2))
-    for any_bin, met in [(gap, gap + 1), (gap + 1, gap + 2)]:
-        short = stats.betabinom.cdf(smallest - 1, rest, [any_bin, met], part + 1 - any_bin)
-        assert short[1] <= short[0] <= alpha / 2 + 1e-9
-    assert stats.betabinom.cdf(smallest, rest, gap, part + 1 - gap) > alpha / 2  # one row more would be too many
-    assert 2 * np.exp(-2 * smallest * epsilon**2) == pytest.approx(alpha / 2)
+    for n, n_bins in [(2_899, 10), (500, 3), (20_000, 40)]:
+        with subtests.test(n=n, n_bins=n_bins):
+            alpha, part = 0.1, split_size(n, n_bins)
+            epsilon = plan(n=n, n_bins=n_bins, alpha=alpha, scheme="ums", mode="marginal").epsilon
+            gap, rest = (part + 1) // n_bins, n - part
+            smallest = round(np.log(4 / alpha) / (2 * epsilon**2))
+            for any_bin, met in [(gap, gap + 1), (gap + 1, gap + 2)]:
+                short = stats.betabinom.cdf(smallest - 1, rest, [any_bin, met], part + 1 - any_bin)
+                assert short[1] <= short[0] <= alpha / 2 + 1e-9
+            assert (
+                stats.betabinom.cdf(smallest, rest, gap, part + 1 - gap) > alpha / 2
+            )  # one row more would be too many
+            assert 2 * np.exp(-2 * smallest * epsilon**2) == pytest.approx(alpha / 2)
 
 
 def test_the_worst_case_is_infinite_below_two_rows_a_bin() -> None:
@@ -120,13 +131,14 @@ def test_the_bound_on_the_expected_ece() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_clopper_pearson_is_scipys_exact_interval(alpha: float) -> None:
-    events, n = all_counts((1, 2, 7, 21, 60))
-    lower, upper = clopper_pearson(events, n, alpha)
-    for k, size, low, high in zip(events.tolist(), n.tolist(), lower, upper, strict=True):
-        ci = stats.binomtest(k, size).proportion_ci(confidence_level=1 - alpha, method="exact")
-        assert (low, high) == pytest.approx((ci.low, ci.high), rel=1e-9, abs=1e-12)
+def test_clopper_pearson_is_scipys_exact_interval(subtests: pytest.Subtests) -> None:
+    for alpha in ALPHAS:
+        with subtests.test(alpha=alpha):
+            events, n = all_counts((1, 2, 7, 21, 60))
+            lower, upper = clopper_pearson(events, n, alpha)
+            for k, size, low, high in zip(events.tolist(), n.tolist(), lower, upper, strict=True):
+                ci = stats.binomtest(k, size).proportion_ci(confidence_level=1 - alpha, method="exact")
+                assert (low, high) == pytest.approx((ci.low, ci.high), rel=1e-9, abs=1e-12)
 
 
 def test_clopper_pearson_is_rs_binom_test() -> None:
@@ -139,12 +151,13 @@ def test_clopper_pearson_is_rs_binom_test() -> None:
         assert upper == pytest.approx(float(row["upper"]), rel=1e-10, abs=1e-15)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_clopper_pearson_is_never_wider_than_hoeffding_on_either_side(alpha: float) -> None:
-    events, n = all_counts()
-    exact, loose = clopper_pearson(events, n, alpha), hoeffding(events, n, alpha)
-    assert (exact[0] >= loose[0] - 1e-12).all()
-    assert (exact[1] <= loose[1] + 1e-12).all()
+def test_clopper_pearson_is_never_wider_than_hoeffding_on_either_side(subtests: pytest.Subtests) -> None:
+    for alpha in ALPHAS:
+        with subtests.test(alpha=alpha):
+            events, n = all_counts()
+            exact, loose = clopper_pearson(events, n, alpha), hoeffding(events, n, alpha)
+            assert (exact[0] >= loose[0] - 1e-12).all()
+            assert (exact[1] <= loose[1] + 1e-12).all()
 
 
 def test_the_tails_at_a_clopper_pearson_end_are_half_of_alpha() -> None:
@@ -155,14 +168,15 @@ def test_the_tails_at_a_clopper_pearson_end_are_half_of_alpha() -> None:
     assert stats.binom.cdf(events[fewer], n[fewer], upper[fewer]) == pytest.approx(0.05, rel=1e-9)
 
 
-@pytest.mark.parametrize("rate", [0.003, 0.3, 0.5])
-@every_bound
-def test_coverage_computed_exactly_is_at_least_nominal(bound: str, rate: float) -> None:
-    for n, alpha in product((1, 2, 10, 21, 200), (0.3, 0.1, 0.01)):
-        k = np.arange(n + 1)
-        lower, upper = BOUNDS[bound](k, np.full(n + 1, n), alpha)
-        covered = stats.binom.pmf(k, n, rate)[(lower <= rate) & (rate <= upper)].sum()
-        assert covered >= 1 - alpha - 1e-12
+def test_coverage_computed_exactly_is_at_least_nominal(subtests: pytest.Subtests) -> None:
+    for rate in [0.003, 0.3, 0.5]:
+        for bound in BOUNDS:
+            with subtests.test(rate=rate, bound=bound):
+                for n, alpha in product((1, 2, 10, 21, 200), (0.3, 0.1, 0.01)):
+                    k = np.arange(n + 1)
+                    lower, upper = BOUNDS[bound](k, np.full(n + 1, n), alpha)
+                    covered = stats.binom.pmf(k, n, rate)[(lower <= rate) & (rate <= upper)].sum()
+                    assert covered >= 1 - alpha - 1e-12
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -199,34 +213,37 @@ def test_the_ends_of_the_always_valid_interval_bound_its_defining_set(alpha: flo
     assert (upper[~outer] == 1).all()
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_looking_at_all_times_costs_width(alpha: float) -> None:
-    events, n = all_counts()
-    fixed, always = clopper_pearson(events, n, alpha), always_valid(events, n, alpha)
-    assert (always[0] <= fixed[0] + 1e-12).all()
-    assert (always[1] >= fixed[1] - 1e-12).all()
-    width = [float(np.diff(always_valid(size // 2, size, alpha))[0]) for size in (10, 100, 1_000, 10_000)]
-    assert all(more > less for more, less in pairwise(width))
+def test_looking_at_all_times_costs_width(subtests: pytest.Subtests) -> None:
+    for alpha in ALPHAS:
+        with subtests.test(alpha=alpha):
+            events, n = all_counts()
+            fixed, always = clopper_pearson(events, n, alpha), always_valid(events, n, alpha)
+            assert (always[0] <= fixed[0] + 1e-12).all()
+            assert (always[1] >= fixed[1] - 1e-12).all()
+            width = [float(np.diff(always_valid(size // 2, size, alpha))[0]) for size in (10, 100, 1_000, 10_000)]
+            assert all(more > less for more, less in pairwise(width))
 
 
-@every_bound
-def test_every_interval_holds_the_mean_and_mirrors(bound: str) -> None:
-    events, n = all_counts()
-    lower, upper = BOUNDS[bound](events, n, 0.1)
-    assert ((lower >= 0) & (lower <= events / n) & (events / n <= upper) & (upper <= 1)).all()
-    mirrored = BOUNDS[bound](n - events, n, 0.1)
-    assert 1 - mirrored[1] == pytest.approx(lower, abs=1e-12)
-    assert 1 - mirrored[0] == pytest.approx(upper, abs=1e-12)
+def test_every_interval_holds_the_mean_and_mirrors(subtests: pytest.Subtests) -> None:
+    for bound in BOUNDS:
+        with subtests.test(bound=bound):
+            events, n = all_counts()
+            lower, upper = BOUNDS[bound](events, n, 0.1)
+            assert ((lower >= 0) & (lower <= events / n) & (events / n <= upper) & (upper <= 1)).all()
+            mirrored = BOUNDS[bound](n - events, n, 0.1)
+            assert 1 - mirrored[1] == pytest.approx(lower, abs=1e-12)
+            assert 1 - mirrored[0] == pytest.approx(upper, abs=1e-12)
 
 
-@every_bound
-def test_every_interval_shrinks_with_alpha_and_an_empty_bin_promises_nothing(bound: str) -> None:
-    interval = BOUNDS[bound]
-    tight, wide = interval(30, 100, 0.2), interval(30, 100, 0.01)
-    assert wide[0] < tight[0] < 0.3 < tight[1] < wide[1]
-    assert tuple(float(end) for end in interval(0, 0, 0.1)) == (0.0, 1.0)
-    with pytest.raises(ValueError, match="between 0 and n"):
-        interval(3, 2, 0.1)
+def test_every_interval_shrinks_with_alpha_and_an_empty_bin_promises_nothing(subtests: pytest.Subtests) -> None:
+    for bound in BOUNDS:
+        with subtests.test(bound=bound):
+            interval = BOUNDS[bound]
+            tight, wide = interval(30, 100, 0.2), interval(30, 100, 0.01)
+            assert wide[0] < tight[0] < 0.3 < tight[1] < wide[1]
+            assert tuple(float(end) for end in interval(0, 0, 0.1)) == (0.0, 1.0)
+            with pytest.raises(ValueError, match="between 0 and n"):
+                interval(3, 2, 0.1)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -234,28 +251,25 @@ def test_every_interval_shrinks_with_alpha_and_an_empty_bin_promises_nothing(bou
 # ----------------------------------------------------------------------------------------------------------------------
 
 SCHEMES = list(product(("umd", "umd-original", "ums"), ("simultaneous", "marginal")))
-every_scheme = pytest.mark.parametrize(("scheme", "mode"), SCHEMES)
 
 
-@pytest.mark.parametrize(
-    ("n_bins", "epsilon", "alpha"), [(1, 0.1, 0.1), (5, 0.1, 0.1), (10, 0.05, 0.01), (22, 0.3, 0.2)]
-)
-@every_scheme
-def test_the_planned_n_is_the_least_that_reaches(
-    scheme: Any, mode: Any, n_bins: int, epsilon: float, alpha: float
-) -> None:
-    found = plan(n_bins=n_bins, epsilon=epsilon, alpha=alpha, scheme=scheme, mode=mode)
-    assert found.epsilon <= epsilon
-    assert found.epsilon == plan(n=found.n, n_bins=n_bins, alpha=alpha, scheme=scheme, mode=mode).epsilon
-    assert plan(n=found.n - 1, n_bins=n_bins, alpha=alpha, scheme=scheme, mode=mode).epsilon > epsilon
+def test_the_planned_n_is_the_least_that_reaches(subtests: pytest.Subtests) -> None:
+    for n_bins, epsilon, alpha in [(1, 0.1, 0.1), (5, 0.1, 0.1), (10, 0.05, 0.01), (22, 0.3, 0.2)]:
+        for scheme, mode in SCHEMES:
+            with subtests.test(n_bins=n_bins, epsilon=epsilon, alpha=alpha, scheme=scheme, mode=mode):
+                found = plan(n_bins=n_bins, epsilon=epsilon, alpha=alpha, scheme=scheme, mode=mode)
+                assert found.epsilon <= epsilon
+                assert found.epsilon == plan(n=found.n, n_bins=n_bins, alpha=alpha, scheme=scheme, mode=mode).epsilon
+                assert plan(n=found.n - 1, n_bins=n_bins, alpha=alpha, scheme=scheme, mode=mode).epsilon > epsilon
 
 
-@pytest.mark.parametrize(("n", "epsilon"), [(1_000, 0.12), (5_000, 0.08), (20_000, 0.06), (100_000, 0.05)])
-@every_scheme
-def test_the_planned_bins_are_the_most_that_reach(scheme: Any, mode: Any, n: int, epsilon: float) -> None:
-    found = plan(n=n, epsilon=epsilon, scheme=scheme, mode=mode)
-    assert found.epsilon <= epsilon
-    assert plan(n=n, n_bins=found.n_bins + 1, scheme=scheme, mode=mode).epsilon > epsilon
+def test_the_planned_bins_are_the_most_that_reach(subtests: pytest.Subtests) -> None:
+    for n, epsilon in [(1_000, 0.12), (5_000, 0.08), (20_000, 0.06), (100_000, 0.05)]:
+        for scheme, mode in SCHEMES:
+            with subtests.test(n=n, epsilon=epsilon, scheme=scheme, mode=mode):
+                found = plan(n=n, epsilon=epsilon, scheme=scheme, mode=mode)
+                assert found.epsilon <= epsilon
+                assert plan(n=n, n_bins=found.n_bins + 1, scheme=scheme, mode=mode).epsilon > epsilon
 
 
 @pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
@@ -299,9 +313,8 @@ def test_a_plan_with_scores_expects_the_exact_width() -> None:
     assert "mean score 0.9: about 249 rows" in str(found)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_a_plan_that_cannot_be_made_says_so(subtests: pytest.Subtests) -> None:
+    for arguments in [
         {},
         {"n": 100},
         {"n": 100, "n_bins": 5, "epsilon": 0.1},
@@ -313,11 +326,9 @@ def test_a_plan_with_scores_expects_the_exact_width() -> None:
         {"n": 100, "n_bins": 5, "mode": "average"},
         {"n": 100, "n_bins": 5, "scheme": "isotonic"},
         {"n": 100.5, "n_bins": 5},
-    ],
-)
-def test_a_plan_that_cannot_be_made_says_so(arguments: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        plan(**arguments)
+    ]:
+        with subtests.test(arguments=arguments), pytest.raises(InputError):
+            plan(**arguments)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -331,20 +342,18 @@ def rows(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
     return scores, (rng.random(n) < scores).astype(int)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
+def test_rows_that_are_not_independent_get_no_certificate(subtests: pytest.Subtests) -> None:
+    for arguments, reason in [
         ({"sample_weight": np.linspace(0.5, 1.5, 400)}, "importance weights"),
         ({"groups": np.arange(400) // 4}, "groups says"),
         ({"time": np.arange(400)}, "time says"),
-    ],
-)
-def test_rows_that_are_not_independent_get_no_certificate(arguments: dict[str, Any], reason: str) -> None:
-    refusal = HistogramBinning(4).fit(*rows(), **arguments).certificate()
-    assert isinstance(refusal, Refusal)
-    assert not refusal
-    assert str(refusal).startswith("No certificate: ")
-    assert reason in str(refusal)
+    ]:
+        with subtests.test(reason):
+            refusal = HistogramBinning(4).fit(*rows(), **arguments).certificate()
+            assert isinstance(refusal, Refusal)
+            assert not refusal
+            assert str(refusal).startswith("No certificate: ")
+            assert reason in str(refusal)
 
 
 @pytest.mark.parametrize(("sampling", "reason"), [("out-of-fold", "out-of-fold"), ("selected", "chosen among several")])
@@ -385,25 +394,26 @@ def test_a_certificate_is_at_the_calibrators_own_alpha_unless_asked_otherwise() 
     assert [promise.alpha for promise in promises if isinstance(promise, Certificate)] == [0.02, 0.02, 0.2]
 
 
-@pytest.mark.parametrize("arguments", [{"alpha": 0.0}, {"alpha": 1.0}, {"bound": "wald"}, {"mode": "average"}])
-def test_a_certificate_that_cannot_be_asked_for(arguments: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        HistogramBinning(4).fit(*rows()).certificate(**arguments)
+def test_a_certificate_that_cannot_be_asked_for(subtests: pytest.Subtests) -> None:
+    for arguments in [{"alpha": 0.0}, {"alpha": 1.0}, {"bound": "wald"}, {"mode": "average"}]:
+        with subtests.test(arguments=arguments), pytest.raises(InputError):
+            HistogramBinning(4).fit(*rows()).certificate(**arguments)
 
 
-@pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
-@every_bound
-def test_epsilon_is_the_largest_distance_from_an_output_to_its_interval(bound: str, mode: Any) -> None:
-    calibrator = HistogramBinning(6, strategy="width" if bound == "always-valid" else "mass")
-    calibrator.fit_tally(Tally.from_arrays(*rows(), grid=Grid()))
-    promise = calibrator.certificate(0.2, bound=bound, mode=mode)
-    assert isinstance(promise, Certificate)
-    share = 0.2 / promise.promised.sum() if mode == "simultaneous" else 0.2
-    lower, upper = BOUNDS[bound](promise.events, promise.rows, share)
-    assert promise.lower.tolist() == lower.tolist()
-    assert promise.upper.tolist() == upper.tolist()
-    widths = np.maximum(promise.outputs - lower, upper - promise.outputs)[promise.promised]
-    assert promise.epsilon == widths.max()
+def test_epsilon_is_the_largest_distance_from_an_output_to_its_interval(subtests: pytest.Subtests) -> None:
+    for mode in ["simultaneous", "marginal"]:
+        for bound in BOUNDS:
+            with subtests.test(mode=mode, bound=bound):
+                calibrator = HistogramBinning(6, strategy="width" if bound == "always-valid" else "mass")
+                calibrator.fit_tally(Tally.from_arrays(*rows(), grid=Grid()))
+                promise = calibrator.certificate(0.2, bound=bound, mode=mode)
+                assert isinstance(promise, Certificate)
+                share = 0.2 / promise.promised.sum() if mode == "simultaneous" else 0.2
+                lower, upper = BOUNDS[bound](promise.events, promise.rows, share)
+                assert promise.lower.tolist() == lower.tolist()
+                assert promise.upper.tolist() == upper.tolist()
+                widths = np.maximum(promise.outputs - lower, upper - promise.outputs)[promise.promised]
+                assert promise.epsilon == widths.max()
 
 
 @pytest.mark.parametrize("bins_from", ["all", "part"])

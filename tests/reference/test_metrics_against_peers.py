@@ -46,11 +46,6 @@ def _case(name: str) -> Case:
     return Tally.from_arrays(scores, y, weights.astype(int), weights="counts"), NUMBERS[name]
 
 
-@pytest.fixture(params=NAMES)
-def case(request: pytest.FixtureRequest) -> Case:
-    return _case(request.param)
-
-
 def close(value: float, relative: float = 1e-10) -> Any:
     return pytest.approx(value, rel=relative, abs=1e-14)
 
@@ -60,43 +55,59 @@ def close(value: float, relative: float = 1e-10) -> Any:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_losses_and_auc_are_those_of_scikit_learn(case: Case) -> None:
-    tally, peers = case
-    assert float(brier(tally)) == close(peers["scikit_learn"]["brier"])
-    assert float(log_loss(tally)) == close(peers["scikit_learn"]["log_loss"])
-    assert float(auc(tally)) == close(peers["scikit_learn"]["auc"])
+def test_losses_and_auc_are_those_of_scikit_learn(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, peers = _case(name)
+            assert float(brier(tally)) == close(peers["scikit_learn"]["brier"])
+            assert float(log_loss(tally)) == close(peers["scikit_learn"]["log_loss"])
+            assert float(auc(tally)) == close(peers["scikit_learn"]["auc"])
 
 
-@pytest.mark.parametrize("name", UNTIED)
-def test_bins_of_equal_width_are_those_of_scikit_learn(name: str) -> None:
-    # Its bins are closed on the right: a score on an edge, 0.8 = 12/15 of the heaped data, falls one bin lower.
-    tally, peers = _case(name)
-    bins = Bins.of(tally, n_bins=15)
-    filled = bins.n > 0
-    np.testing.assert_allclose(bins.rate[filled], peers["scikit_learn"]["curve_15_width"]["rate"], rtol=1e-12)
-    np.testing.assert_allclose(bins.mean_score[filled], peers["scikit_learn"]["curve_15_width"]["mean"], rtol=1e-12)
+def test_bins_of_equal_width_are_those_of_scikit_learn(subtests: pytest.Subtests) -> None:
+    for name in UNTIED:
+        with subtests.test(name=name):
+            # Its bins are closed on the right: a score on an edge, 0.8 = 12/15 of the heaped data, falls one bin lower.
+            tally, peers = _case(name)
+            bins = Bins.of(tally, n_bins=15)
+            filled = bins.n > 0
+            np.testing.assert_allclose(bins.rate[filled], peers["scikit_learn"]["curve_15_width"]["rate"], rtol=1e-12)
+            np.testing.assert_allclose(
+                bins.mean_score[filled], peers["scikit_learn"]["curve_15_width"]["mean"], rtol=1e-12
+            )
 
 
-@pytest.mark.parametrize("loss", ["brier", "log"])
-def test_isotonic_decompositions_are_those_of_model_diagnostics(case: Case, loss: str) -> None:
-    tally, peers = case
-    found, reference = decompose(tally, loss=loss), peers["model_diagnostics"][loss]
-    assert found.loss == close(reference["score"])
-    for part in ("miscalibration", "discrimination", "uncertainty"):
-        assert getattr(found, part) == close(reference[part], 1e-9)
+def test_isotonic_decompositions_are_those_of_model_diagnostics(subtests: pytest.Subtests) -> None:
+    for loss in ["brier", "log"]:
+        for name in NAMES:
+            with subtests.test(loss=loss, name=name):
+                tally, peers = _case(name)
+                found, reference = decompose(tally, loss=loss), peers["model_diagnostics"][loss]
+                assert found.loss == close(reference["score"])
+                for part in ("miscalibration", "discrimination", "uncertainty"):
+                    assert getattr(found, part) == close(reference[part], 1e-9)
 
 
-def test_binned_decompositions_are_those_of_probcal(case: Case) -> None:
-    tally, peers = case
-    found, reference = decompose(tally, method="bins", n_bins=10, strategy="width"), peers["probcal"]["murphy_10_width"]
-    assert found.miscalibration == close(reference["reliability"])
-    assert found.discrimination == close(reference["resolution"])
-    assert found.uncertainty == close(reference["uncertainty"])
-    # probcal leaves out what the spread of scores inside bins changes, so its three parts do not add up to the score.
-    assert found.within == pytest.approx(
-        peers["probcal"]["brier"] - reference["reliability"] + reference["resolution"] - reference["uncertainty"],
-        abs=1e-12,
-    )
+def test_binned_decompositions_are_those_of_probcal(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, peers = _case(name)
+            found, reference = (
+                decompose(tally, method="bins", n_bins=10, strategy="width"),
+                peers["probcal"]["murphy_10_width"],
+            )
+            assert found.miscalibration == close(reference["reliability"])
+            assert found.discrimination == close(reference["resolution"])
+            assert found.uncertainty == close(reference["uncertainty"])
+            # probcal leaves out what the spread of scores inside bins changes, so its three parts do not add up to the
+            # score.
+            assert found.within == pytest.approx(
+                peers["probcal"]["brier"]
+                - reference["reliability"]
+                + reference["resolution"]
+                - reference["uncertainty"],
+                abs=1e-12,
+            )
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -104,44 +115,54 @@ def test_binned_decompositions_are_those_of_probcal(case: Case) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("peer", ["uncertainty_calibration", "mapie", "netcal", "probcal", "calibre"])
-def test_ece_over_bins_of_equal_width_is_that_of_every_peer(case: Case, peer: str) -> None:
-    # uncertainty-calibration and MAPIE close bins on the right: no heap here shares a bin with another either way.
-    # MAPIE takes the number of edges for the number of bins, which the script makes up for.
-    tally, peers = case
-    assert float(ece(tally, n_bins=15)) == close(peers[peer]["ece_15_width"])
+def test_ece_over_bins_of_equal_width_is_that_of_every_peer(subtests: pytest.Subtests) -> None:
+    for peer in ["uncertainty_calibration", "mapie", "netcal", "probcal", "calibre"]:
+        for name in NAMES:
+            with subtests.test(peer=peer, name=name):
+                # uncertainty-calibration and MAPIE close bins on the right: no heap here shares a bin with another
+                # either way. MAPIE takes the number of edges for the number of bins, which the script makes up for.
+                tally, peers = _case(name)
+                assert float(ece(tally, n_bins=15)) == close(peers[peer]["ece_15_width"])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_point_estimates_do_not_ask_what_a_weight_is(name: str) -> None:
-    rows, peers = _rows(name), NUMBERS[name]
-    assert float(ece(*rows, n_bins=15)) == close(peers["netcal"]["ece_15_width"])
-    assert float(ecce(*rows, kind="max")) == close(peers["probcal"]["ecce_max"])
-    assert float(skce(*rows, bandwidth=0.2)) == pytest.approx(peers["probcal"]["skce_laplace_0.2"] / 2.0, rel=1e-9)
-    assert float(smooth_ece(*rows, null=False)) == pytest.approx(peers["relplot"]["smooth_ece"], abs=1e-3)
-    assert decompose(*rows).miscalibration == close(peers["model_diagnostics"]["brier"]["miscalibration"], 1e-9)
+def test_point_estimates_do_not_ask_what_a_weight_is(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            rows, peers = _rows(name), NUMBERS[name]
+            assert float(ece(*rows, n_bins=15)) == close(peers["netcal"]["ece_15_width"])
+            assert float(ecce(*rows, kind="max")) == close(peers["probcal"]["ecce_max"])
+            assert float(skce(*rows, bandwidth=0.2)) == pytest.approx(
+                peers["probcal"]["skce_laplace_0.2"] / 2.0, rel=1e-9
+            )
+            assert float(smooth_ece(*rows, null=False)) == pytest.approx(peers["relplot"]["smooth_ece"], abs=1e-3)
+            assert decompose(*rows).miscalibration == close(peers["model_diagnostics"]["brier"]["miscalibration"], 1e-9)
 
 
-@pytest.mark.parametrize("peer", ["relplot", "uncertainty_calibration", "netcal", "calibre"])
-def test_ece_over_ten_bins_of_equal_width_is_that_of_every_peer(case: Case, peer: str) -> None:
-    tally, peers = case
-    assert float(ece(tally, n_bins=10)) == close(peers[peer]["ece_10_width"])
+def test_ece_over_ten_bins_of_equal_width_is_that_of_every_peer(subtests: pytest.Subtests) -> None:
+    for peer in ["relplot", "uncertainty_calibration", "netcal", "calibre"]:
+        for name in NAMES:
+            with subtests.test(peer=peer, name=name):
+                tally, peers = _case(name)
+                assert float(ece(tally, n_bins=10)) == close(peers[peer]["ece_10_width"])
 
 
-def test_the_other_norms_are_those_of_netcal_and_probcal(case: Case) -> None:
-    tally, peers = case
-    assert float(ece(tally, p=np.inf)) == close(peers["netcal"]["mce_15_width"])
-    assert float(ece(tally, p=np.inf)) == close(peers["probcal"]["mce_15_width"])
-    assert float(ece(tally, p=2)) == close(peers["probcal"]["rms_15_width"])
+def test_the_other_norms_are_those_of_netcal_and_probcal(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, peers = _case(name)
+            assert float(ece(tally, p=np.inf)) == close(peers["netcal"]["mce_15_width"])
+            assert float(ece(tally, p=np.inf)) == close(peers["probcal"]["mce_15_width"])
+            assert float(ece(tally, p=2)) == close(peers["probcal"]["rms_15_width"])
 
 
-@pytest.mark.parametrize("name", ["smooth", "calibrated", "rare", "heaped"])
-def test_ece_over_bins_of_equal_mass_is_that_of_peers_where_rows_divide_evenly(name: str) -> None:
-    # MAPIE's lowest bin of equal mass holds the lowest score alone, so it has one bin more: not compared.
-    tally, peers = _case(name)
-    found = float(ece(tally, n_bins=10, strategy="mass"))
-    assert found == close(peers["uncertainty_calibration"]["ece_10_mass"])
-    assert found == close(peers["probcal"]["ece_10_mass"])
+def test_ece_over_bins_of_equal_mass_is_that_of_peers_where_rows_divide_evenly(subtests: pytest.Subtests) -> None:
+    for name in ["smooth", "calibrated", "rare", "heaped"]:
+        with subtests.test(name=name):
+            # MAPIE's lowest bin of equal mass holds the lowest score alone, so it has one bin more: not compared.
+            tally, peers = _case(name)
+            found = float(ece(tally, n_bins=10, strategy="mass"))
+            assert found == close(peers["uncertainty_calibration"]["ece_10_mass"])
+            assert found == close(peers["probcal"]["ece_10_mass"])
 
 
 def _split_edges(tally: Tally, n_bins: int) -> np.ndarray:
@@ -151,32 +172,42 @@ def _split_edges(tally: Tally, n_bins: int) -> np.ndarray:
     return np.nextafter(cuts[cuts < tally.scores[-1]], 1.0)
 
 
-@pytest.mark.parametrize("n_bins", [10, 15])
-def test_debiased_error_over_the_same_bins_is_that_of_uncertainty_calibration(case: Case, n_bins: int) -> None:
-    # Its parts and ours can differ by a row where rows do not divide evenly, which moves the number by far more than
-    # rounding: 0.025 against 0.049 for the calibrated data and 15 bins.
-    tally, peers = case
-    found = debiased_ece(tally, edges=_split_edges(tally, n_bins))
-    assert float(found) == pytest.approx(
-        peers["uncertainty_calibration"][f"debiased_{n_bins}_mass"], rel=1e-9, abs=1e-9
-    )
+def test_debiased_error_over_the_same_bins_is_that_of_uncertainty_calibration(subtests: pytest.Subtests) -> None:
+    for n_bins in [10, 15]:
+        for name in NAMES:
+            with subtests.test(n_bins=n_bins, name=name):
+                # Its parts and ours can differ by a row where rows do not divide evenly, which moves the number by far
+                # more than rounding: 0.025 against 0.049 for the calibrated data and 15 bins.
+                tally, peers = _case(name)
+                found = debiased_ece(tally, edges=_split_edges(tally, n_bins))
+                assert float(found) == pytest.approx(
+                    peers["uncertainty_calibration"][f"debiased_{n_bins}_mass"], rel=1e-9, abs=1e-9
+                )
 
 
-@pytest.mark.parametrize("name", ["smooth", "calibrated", "rare", "heaped"])
-def test_debiased_error_over_ten_bins_of_equal_mass_is_that_of_uncertainty_calibration(name: str) -> None:
-    tally, peers = _case(name)
-    reference = peers["uncertainty_calibration"]["debiased_10_mass"]
-    assert float(debiased_ece(tally, n_bins=10)) == pytest.approx(reference, rel=1e-9, abs=1e-9)
+def test_debiased_error_over_ten_bins_of_equal_mass_is_that_of_uncertainty_calibration(
+    subtests: pytest.Subtests,
+) -> None:
+    for name in ["smooth", "calibrated", "rare", "heaped"]:
+        with subtests.test(name=name):
+            tally, peers = _case(name)
+            reference = peers["uncertainty_calibration"]["debiased_10_mass"]
+            assert float(debiased_ece(tally, n_bins=10)) == pytest.approx(reference, rel=1e-9, abs=1e-9)
 
 
-def test_a_bin_of_one_row_is_left_out_of_the_debiased_error_instead_of_counted_as_right(case: Case) -> None:
-    # uncertainty-calibration gives such a bin error 0 and keeps its rows in the total. Only the rare data have one.
-    tally, peers = case
-    bins = Bins.of(tally, n_bins=15)
-    share = float(bins.n[bins.n > 1].sum() / bins.n.sum())
-    found = debiased_ece(tally, n_bins=15, strategy="width", squared=True)
-    reference = peers["uncertainty_calibration"]["debiased_15_width"] ** 2
-    assert found.value * share == pytest.approx(reference, rel=1e-9)
+def test_a_bin_of_one_row_is_left_out_of_the_debiased_error_instead_of_counted_as_right(
+    subtests: pytest.Subtests,
+) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            # uncertainty-calibration gives such a bin error 0 and keeps its rows in the total. Only the rare data have
+            # one.
+            tally, peers = _case(name)
+            bins = Bins.of(tally, n_bins=15)
+            share = float(bins.n[bins.n > 1].sum() / bins.n.sum())
+            found = debiased_ece(tally, n_bins=15, strategy="width", squared=True)
+            reference = peers["uncertainty_calibration"]["debiased_15_width"] ** 2
+            assert found.value * share == pytest.approx(reference, rel=1e-9)
 
 
 def _swept(tally: Tally, edges_of: Any) -> np.ndarray:
@@ -191,9 +222,10 @@ def _swept(tally: Tally, edges_of: Any) -> np.ndarray:
     return best
 
 
-def test_the_sweep_over_probcals_cuts_is_probcals(case: Case) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sweep_over_probcals_cuts_is_probcals(name: str) -> None:
     # probcal cuts at numpy's quantiles (interpolated, a tie goes up), we where k/B of the rows are reached.
-    tally, peers = case
+    tally, peers = _case(name)
     rows = np.repeat(tally.scores, tally.n)
 
     def quantiles(count: int) -> np.ndarray:
@@ -218,52 +250,63 @@ def test_the_sweep_is_that_of_probcal_where_the_cuts_agree(name: str) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_smooth_ece_is_that_of_relplot_as_far_as_its_mesh_goes(case: Case) -> None:
-    # relplot halves the bandwidth's interval ten times (to 0.001) and adds 1e-4 to the density on its mesh of 200.
-    tally, peers = case
-    assert float(smooth_ece(tally, null=False)) == pytest.approx(peers["relplot"]["smooth_ece"], abs=1e-3)
+def test_smooth_ece_is_that_of_relplot_as_far_as_its_mesh_goes(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            # relplot halves the bandwidth's interval ten times (to 0.001) and adds 1e-4 to the density on its mesh of
+            # 200.
+            tally, peers = _case(name)
+            assert float(smooth_ece(tally, null=False)) == pytest.approx(peers["relplot"]["smooth_ece"], abs=1e-3)
 
 
-@pytest.mark.parametrize("bandwidth", [0.05, 0.2])
-def test_smooth_ece_at_a_bandwidth_is_the_integral_and_nearly_that_of_relplot(case: Case, bandwidth: float) -> None:
-    tally, peers = case
-    found = float(smooth_ece(tally, bandwidth=bandwidth, null=False))
-    middles = (np.arange(1_000) + 0.5)[:, None] / 1_000
-    images = [sign * tally.scores + 2 * shift for shift in range(-1, 2) for sign in (-1, 1)]
-    kernel = sum(np.exp(-0.5 * ((middles - image) / bandwidth) ** 2) for image in images)
-    residual = (tally.events - tally.n * tally.scores) / tally.total
-    curve = (kernel * residual).sum(axis=1) / (np.sqrt(2.0 * np.pi) * bandwidth)
-    assert found == pytest.approx(np.abs(curve).mean(), abs=1e-6)
-    # relplot cuts its kernel off at a distance of 0.5, sums over a mesh of 200 points and divides by the density's sum.
-    assert found == pytest.approx(peers["relplot"][f"smooth_ece_at_{bandwidth}"], rel=0.03)
+def test_smooth_ece_at_a_bandwidth_is_the_integral_and_nearly_that_of_relplot(subtests: pytest.Subtests) -> None:
+    for bandwidth in [0.05, 0.2]:
+        for name in NAMES:
+            with subtests.test(bandwidth=bandwidth, name=name):
+                tally, peers = _case(name)
+                found = float(smooth_ece(tally, bandwidth=bandwidth, null=False))
+                middles = (np.arange(1_000) + 0.5)[:, None] / 1_000
+                images = [sign * tally.scores + 2 * shift for shift in range(-1, 2) for sign in (-1, 1)]
+                kernel = sum(np.exp(-0.5 * ((middles - image) / bandwidth) ** 2) for image in images)
+                residual = (tally.events - tally.n * tally.scores) / tally.total
+                curve = (kernel * residual).sum(axis=1) / (np.sqrt(2.0 * np.pi) * bandwidth)
+                assert found == pytest.approx(np.abs(curve).mean(), abs=1e-6)
+                # relplot cuts its kernel off at a distance of 0.5, sums over a mesh of 200 points and divides by the
+                # density's sum.
+                assert found == pytest.approx(peers["relplot"][f"smooth_ece_at_{bandwidth}"], rel=0.03)
 
 
-@pytest.mark.parametrize("bandwidth", [0.2, 1])
-def test_skce_is_half_that_of_probcal(case: Case, bandwidth: float) -> None:
-    # probcal sums over both classes of the pair (s, 1 - s), whose residuals are the same up to sign.
-    tally, peers = case
-    reference = peers["probcal"][f"skce_laplace_{bandwidth}"] / 2.0
-    assert float(skce(tally, bandwidth=bandwidth)) == pytest.approx(reference, rel=1e-9, abs=1e-13)
+def test_skce_is_half_that_of_probcal(subtests: pytest.Subtests) -> None:
+    for bandwidth in [0.2, 1]:
+        for name in NAMES:
+            with subtests.test(bandwidth=bandwidth, name=name):
+                # probcal sums over both classes of the pair (s, 1 - s), whose residuals are the same up to sign.
+                tally, peers = _case(name)
+                reference = peers["probcal"][f"skce_laplace_{bandwidth}"] / 2.0
+                assert float(skce(tally, bandwidth=bandwidth)) == pytest.approx(reference, rel=1e-9, abs=1e-13)
 
 
-def test_the_largest_cumulative_difference_is_that_of_probcal(case: Case) -> None:
-    tally, peers = case
-    assert float(ecce(tally, kind="max")) == close(peers["probcal"]["ecce_max"])
+def test_the_largest_cumulative_difference_is_that_of_probcal(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, peers = _case(name)
+            assert float(ecce(tally, kind="max")) == close(peers["probcal"]["ecce_max"])
 
 
-@pytest.mark.parametrize("name", ["smooth", "calibrated", "weighted"])
-def test_cumulative_differences_without_ties_are_those_of_mapie_and_mcgrad(name: str) -> None:
-    tally, peers = _case(name)
-    mapie, mcgrad = peers["mapie"], peers["mcgrad"]
-    assert float(ecce(tally, kind="max")) == close(mapie["ks"] * mapie["length_scale"], 1e-6)  # jitter of 1e-8
-    found = ecce_test(tally, kind="max", method="asymptotic")
-    # MAPIE cuts its series short for large statistics: for the weighted data its p-value is -8e-12.
-    assert found.p_value == pytest.approx(mapie["ks_p"], rel=1e-5, abs=1e-11)
-    if name != "weighted":  # there MCGrad's order of repeated rows moves the walk between two scores
-        assert float(ecce(tally, kind="range")) == close(mcgrad["ecce"])
-        found = ecce_test(tally, kind="range", method="asymptotic")
-        assert found.statistic == close(mcgrad["ecce_sigma"])
-        assert found.p_value == pytest.approx(mcgrad["ecce_p"], rel=1e-9)
+def test_cumulative_differences_without_ties_are_those_of_mapie_and_mcgrad(subtests: pytest.Subtests) -> None:
+    for name in ["smooth", "calibrated", "weighted"]:
+        with subtests.test(name=name):
+            tally, peers = _case(name)
+            mapie, mcgrad = peers["mapie"], peers["mcgrad"]
+            assert float(ecce(tally, kind="max")) == close(mapie["ks"] * mapie["length_scale"], 1e-6)  # jitter of 1e-8
+            found = ecce_test(tally, kind="max", method="asymptotic")
+            # MAPIE cuts its series short for large statistics: for the weighted data its p-value is -8e-12.
+            assert found.p_value == pytest.approx(mapie["ks_p"], rel=1e-5, abs=1e-11)
+            if name != "weighted":  # there MCGrad's order of repeated rows moves the walk between two scores
+                assert float(ecce(tally, kind="range")) == close(mcgrad["ecce"])
+                found = ecce_test(tally, kind="range", method="asymptotic")
+                assert found.statistic == close(mcgrad["ecce_sigma"])
+                assert found.p_value == pytest.approx(mcgrad["ecce_p"], rel=1e-9)
 
 
 def test_the_laws_of_cumulative_differences_are_those_of_mapie() -> None:
@@ -299,22 +342,25 @@ def test_ties_have_no_order_and_so_cannot_lengthen_the_walk() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_spiegelhalters_z_is_that_of_mapie_and_probcal(case: Case) -> None:
-    tally, peers = case
-    found = spiegelhalter(tally)
-    z, p_value = peers["probcal"]["spiegelhalter"]
-    assert found.statistic == close(z)
-    assert found.statistic == close(peers["mapie"]["spiegelhalter"])
-    assert found.p_value == close(p_value)
-    # MAPIE's p-value is of one side: a model that is too timid (z far below 0) would get a p-value near 1.
-    assert found.p_value == pytest.approx(2.0 * peers["mapie"]["spiegelhalter_p_one_sided"], rel=1e-4)
+def test_spiegelhalters_z_is_that_of_mapie_and_probcal(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, peers = _case(name)
+            found = spiegelhalter(tally)
+            z, p_value = peers["probcal"]["spiegelhalter"]
+            assert found.statistic == close(z)
+            assert found.statistic == close(peers["mapie"]["spiegelhalter"])
+            assert found.p_value == close(p_value)
+            # MAPIE's p-value is of one side: a model that is too timid (z far below 0) would get a p-value near 1.
+            assert found.p_value == pytest.approx(2.0 * peers["mapie"]["spiegelhalter_p_one_sided"], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["smooth", "calibrated", "rare"])
-def test_hosmer_lemeshow_is_that_of_probcal(name: str) -> None:
-    # With ties the two rules for cutting at a tie differ: probcal's groups begin with it, ours end with it.
-    tally, peers = _case(name)
-    found = hosmer_lemeshow(tally)
-    statistic, _, p_value = peers["probcal"]["hosmer_lemeshow"]
-    assert found.statistic == close(statistic)
-    assert found.p_value == close(p_value)
+def test_hosmer_lemeshow_is_that_of_probcal(subtests: pytest.Subtests) -> None:
+    for name in ["smooth", "calibrated", "rare"]:
+        with subtests.test(name=name):
+            # With ties the two rules for cutting at a tie differ: probcal's groups begin with it, ours end with it.
+            tally, peers = _case(name)
+            found = hosmer_lemeshow(tally)
+            statistic, _, p_value = peers["probcal"]["hosmer_lemeshow"]
+            assert found.statistic == close(statistic)
+            assert found.p_value == close(p_value)

@@ -28,12 +28,11 @@ def _columns(name: str) -> dict[str, np.ndarray]:
     return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
 
 
-@pytest.fixture(params=NAMES)
-def case(request: pytest.FixtureRequest) -> tuple[Tally, dict[str, Any]]:
+def _case(name: str) -> tuple[Tally, dict[str, Any]]:
     """A tally whose weights are counts, as R's repeated rows are, and R's numbers about it."""
-    columns = _columns(request.param)
+    columns = _columns(name)
     tally = Tally.from_arrays(columns["score"], columns["y"], columns["weight"].astype(int), weights="counts")
-    return tally, NUMBERS["data"][request.param]
+    return tally, NUMBERS["data"][name]
 
 
 def close(value: Any, relative: float = 1e-10) -> Any:
@@ -45,27 +44,34 @@ def close(value: Any, relative: float = 1e-10) -> Any:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_brier_score_is_that_of_val_prob(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    found = brier(tally)
-    assert found.value == close(numbers["val_prob"]["Brier"])
-    assert found.se == close(numbers["brier_se"])
+def test_the_brier_score_is_that_of_val_prob(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            found = brier(tally)
+            assert found.value == close(numbers["val_prob"]["Brier"])
+            assert found.se == close(numbers["brier_se"])
 
 
-def test_the_log_loss_is_minus_the_mean_log_likelihood(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    found = log_loss(tally)
-    assert found.value == close(numbers["corp_log"]["score"])
-    assert found.se == close(numbers["log_se"])
+def test_the_log_loss_is_minus_the_mean_log_likelihood(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            found = log_loss(tally)
+            assert found.value == close(numbers["corp_log"]["score"])
+            assert found.se == close(numbers["log_se"])
 
 
-def test_auc_and_its_standard_error_are_those_of_proc(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    found = auc(tally)
-    assert found.value == close(numbers["delong"]["auc"])
-    assert found.se == close(numbers["delong"]["se"])
-    # rms rounds predictions before it counts pairs (to 0.0002, says its manual of lrm): right to three digits only.
-    assert found.value == pytest.approx(numbers["val_prob"]["C (ROC)"], abs=1e-3)
+def test_auc_and_its_standard_error_are_those_of_proc(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            found = auc(tally)
+            assert found.value == close(numbers["delong"]["auc"])
+            assert found.se == close(numbers["delong"]["se"])
+            # rms rounds predictions before it counts pairs (to 0.0002, says its manual of lrm): right to three digits
+            # only.
+            assert found.value == pytest.approx(numbers["val_prob"]["C (ROC)"], abs=1e-3)
 
 
 def test_brier_and_log_loss_do_not_ask_what_a_weight_is() -> None:
@@ -76,22 +82,28 @@ def test_brier_and_log_loss_do_not_ask_what_a_weight_is() -> None:
     assert float(auc(*rows)) == close(numbers["delong"]["auc"])
 
 
-@pytest.mark.parametrize("loss", ["brier", "log"])
-def test_isotonic_decompositions_are_those_of_isoreg(case: tuple[Tally, dict[str, Any]], loss: str) -> None:
-    tally, numbers = case
-    found, reference = decompose(tally, loss=loss), numbers[f"corp_{loss}"]
-    assert found.loss == close(reference["score"])
-    for part in ("miscalibration", "discrimination", "uncertainty"):
-        assert getattr(found, part) == close(reference[part], 1e-9)
+def test_isotonic_decompositions_are_those_of_isoreg(subtests: pytest.Subtests) -> None:
+    for loss in ["brier", "log"]:
+        for name in NAMES:
+            with subtests.test(loss=loss, name=name):
+                tally, numbers = _case(name)
+                found, reference = decompose(tally, loss=loss), numbers[f"corp_{loss}"]
+                assert found.loss == close(reference["score"])
+                for part in ("miscalibration", "discrimination", "uncertainty"):
+                    assert getattr(found, part) == close(reference[part], 1e-9)
 
 
-def test_binned_decompositions_are_murphys(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    found, reference = decompose(tally, method="bins", n_bins=10, strategy="width"), numbers["murphy"]
-    assert found.miscalibration == close(reference["reliability"])
-    assert found.discrimination == close(reference["resolution"])
-    assert found.uncertainty == close(reference["uncertainty"])
-    assert found.miscalibration - found.discrimination + found.uncertainty + found.within == close(reference["score"])
+def test_binned_decompositions_are_murphys(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            found, reference = decompose(tally, method="bins", n_bins=10, strategy="width"), numbers["murphy"]
+            assert found.miscalibration == close(reference["reliability"])
+            assert found.discrimination == close(reference["resolution"])
+            assert found.uncertainty == close(reference["uncertainty"])
+            assert found.miscalibration - found.discrimination + found.uncertainty + found.within == close(
+                reference["score"]
+            )
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -99,61 +111,70 @@ def test_binned_decompositions_are_murphys(case: tuple[Tally, dict[str, Any]]) -
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_intercept_and_slope_are_those_of_glm(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    found, reference = recalibration(tally), numbers["glm"]
-    for ours, theirs in [("intercept", "intercept_only"), ("slope", "slope"), ("slope_intercept", "intercept")]:
-        estimate = getattr(found, ours)
-        assert estimate.value == close(reference[theirs], 1e-8)
-        assert estimate.se == close(reference[f"{theirs}_se"], 1e-8)
-    # R's order is intercept, slope; ours is slope, intercept.
-    np.testing.assert_allclose(found.covariance, np.array(reference["vcov"])[::-1, ::-1], rtol=1e-7)
+def test_intercept_and_slope_are_those_of_glm(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            found, reference = recalibration(tally), numbers["glm"]
+            for ours, theirs in [("intercept", "intercept_only"), ("slope", "slope"), ("slope_intercept", "intercept")]:
+                estimate = getattr(found, ours)
+                assert estimate.value == close(reference[theirs], 1e-8)
+                assert estimate.se == close(reference[f"{theirs}_se"], 1e-8)
+            # R's order is intercept, slope; ours is slope, intercept.
+            np.testing.assert_allclose(found.covariance, np.array(reference["vcov"])[::-1, ::-1], rtol=1e-7)
 
 
-def test_intercept_and_slope_are_those_of_val_prob(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    found = recalibration(tally)
-    assert found.slope.value == pytest.approx(numbers["val_prob"]["Slope"], rel=1e-6)
-    assert found.slope_intercept.value == pytest.approx(numbers["val_prob"]["Intercept"], rel=1e-6)
+def test_intercept_and_slope_are_those_of_val_prob(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            found = recalibration(tally)
+            assert found.slope.value == pytest.approx(numbers["val_prob"]["Slope"], rel=1e-6)
+            assert found.slope_intercept.value == pytest.approx(numbers["val_prob"]["Intercept"], rel=1e-6)
 
 
-def test_the_curve_by_local_lines_is_lowess_and_its_errors_are_those_of_val_prob(
-    case: tuple[Tally, dict[str, Any]],
-) -> None:
-    tally, numbers = case
-    reference = numbers["lowess"]
-    curve = calibration_curve(tally, method="loess", at=reference["at"])
-    np.testing.assert_allclose(curve.rates, reference["default"], rtol=1e-10, atol=1e-12)
-    # The lines of lowess(delta = 0) are fitted at each score, ours and R's default at about two in a hundredth of the
-    # range.
-    np.testing.assert_allclose(curve.rates, reference["exact"], atol=1e-3)
-    found = ici(tally, method="loess", repetitions=0)
-    val_prob = numbers["val_prob"]
-    assert (found.ici, found.e90, found.emax) == close((val_prob["Eavg"], val_prob["E90"], val_prob["Emax"]))
-    assert found.e50 == close(reference["errors_default"]["median"])
+def test_the_curve_by_local_lines_is_lowess_and_its_errors_are_those_of_val_prob(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            reference = numbers["lowess"]
+            curve = calibration_curve(tally, method="loess", at=reference["at"])
+            np.testing.assert_allclose(curve.rates, reference["default"], rtol=1e-10, atol=1e-12)
+            # The lines of lowess(delta = 0) are fitted at each score, ours and R's default at about two in a hundredth
+            # of the range.
+            np.testing.assert_allclose(curve.rates, reference["exact"], atol=1e-3)
+            found = ici(tally, method="loess", repetitions=0)
+            val_prob = numbers["val_prob"]
+            assert (found.ici, found.e90, found.emax) == close((val_prob["Eavg"], val_prob["E90"], val_prob["Emax"]))
+            assert found.e50 == close(reference["errors_default"]["median"])
 
 
-def test_the_curve_by_splines_is_glm_on_rcs_with_harrells_knots(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    reference = numbers["spline"]
-    if reference is None:  # ten events carry no knots: what is left is the line of the recalibration
-        line = numbers["glm"]
-        at = np.array(numbers["lowess"]["at"])
-        rates = 1.0 / (1.0 + np.exp(-line["intercept"]) * (1.0 / at - 1.0) ** line["slope"])
-        np.testing.assert_allclose(calibration_curve(tally, at=at).rates, rates, rtol=1e-8)
-        return
-    np.testing.assert_allclose(calibration_curve(tally, at=reference["at"]).rates, reference["fitted"], rtol=1e-8)
-    found, errors = ici(tally, repetitions=0), reference["errors"]
-    assert (found.ici, found.e50) == close((errors["mean"], errors["median"]), 1e-8)
-    assert (found.e90, found.emax) == close((errors["q90"], errors["max"]), 1e-8)
+def test_the_curve_by_splines_is_glm_on_rcs_with_harrells_knots(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            reference = numbers["spline"]
+            if reference is None:  # ten events carry no knots: what is left is the line of the recalibration
+                line = numbers["glm"]
+                at = np.array(numbers["lowess"]["at"])
+                rates = 1.0 / (1.0 + np.exp(-line["intercept"]) * (1.0 / at - 1.0) ** line["slope"])
+                np.testing.assert_allclose(calibration_curve(tally, at=at).rates, rates, rtol=1e-8)
+                return
+            np.testing.assert_allclose(
+                calibration_curve(tally, at=reference["at"]).rates, reference["fitted"], rtol=1e-8
+            )
+            found, errors = ici(tally, repetitions=0), reference["errors"]
+            assert (found.ici, found.e50) == close((errors["mean"], errors["median"]), 1e-8)
+            assert (found.e90, found.emax) == close((errors["q90"], errors["max"]), 1e-8)
 
 
-@pytest.mark.parametrize("name", ["smooth", "calibrated", "rare", "weighted"])
-@pytest.mark.parametrize("method", ["spline", "loess"])
-def test_ici_is_near_that_of_austin_and_steyerberg_who_smooth_by_local_quadratics(name: str, method: str) -> None:
-    columns, reference = _columns(name), NUMBERS["data"][name]["loess"]
-    found = ici(columns["score"], columns["y"], columns["weight"], method=method, repetitions=0)
-    assert found.ici == pytest.approx(reference["mean"], abs=0.01)
+def test_ici_is_near_that_of_austin_and_steyerberg_who_smooth_by_local_quadratics(subtests: pytest.Subtests) -> None:
+    for name in ["smooth", "calibrated", "rare", "weighted"]:
+        for method in ["spline", "loess"]:
+            with subtests.test(name=name, method=method):
+                columns, reference = _columns(name), NUMBERS["data"][name]["loess"]
+                found = ici(columns["score"], columns["y"], columns["weight"], method=method, repetitions=0)
+                assert found.ici == pytest.approx(reference["mean"], abs=0.01)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -161,26 +182,31 @@ def test_ici_is_near_that_of_austin_and_steyerberg_who_smooth_by_local_quadratic
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_spiegelhalters_z_is_that_of_val_prob(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    found = spiegelhalter(tally)
-    assert found.statistic == close(numbers["val_prob"]["S:z"])
-    assert found.p_value == close(numbers["val_prob"]["S:p"])
+def test_spiegelhalters_z_is_that_of_val_prob(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            found = spiegelhalter(tally)
+            assert found.statistic == close(numbers["val_prob"]["S:z"])
+            assert found.p_value == close(numbers["val_prob"]["S:p"])
 
 
-def test_hosmer_lemeshow_is_the_chi_square_of_the_same_groups(case: tuple[Tally, dict[str, Any]]) -> None:
-    tally, numbers = case
-    reference = numbers["hosmer_lemeshow_ours"]
-    assert hosmer_lemeshow(tally).statistic == close(reference["statistic"])
-    assert hosmer_lemeshow(tally).p_value == close(reference["p_external"])
-    assert hosmer_lemeshow(tally, fitted=True).p_value == close(reference["p_internal"])
+def test_hosmer_lemeshow_is_the_chi_square_of_the_same_groups(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            reference = numbers["hosmer_lemeshow_ours"]
+            assert hosmer_lemeshow(tally).statistic == close(reference["statistic"])
+            assert hosmer_lemeshow(tally).p_value == close(reference["p_external"])
+            assert hosmer_lemeshow(tally, fitted=True).p_value == close(reference["p_internal"])
 
 
-@pytest.mark.parametrize("name", ["smooth", "calibrated", "rare"])
-def test_without_ties_hosmer_lemeshow_is_that_of_resource_selection(name: str) -> None:
-    columns, reference = _columns(name), NUMBERS["data"][name]["hosmer_lemeshow"]
-    found = hosmer_lemeshow(columns["score"], columns["y"])
-    assert found.statistic == close(reference["statistic"])
+def test_without_ties_hosmer_lemeshow_is_that_of_resource_selection(subtests: pytest.Subtests) -> None:
+    for name in ["smooth", "calibrated", "rare"]:
+        with subtests.test(name=name):
+            columns, reference = _columns(name), NUMBERS["data"][name]["hosmer_lemeshow"]
+            found = hosmer_lemeshow(columns["score"], columns["y"])
+            assert found.statistic == close(reference["statistic"])
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -220,8 +246,9 @@ def test_the_portfolio_is_the_convolution_of_its_grades() -> None:
     assert table.portfolio_jeffreys_p == close(reference["jeffreys"])
 
 
-@pytest.mark.parametrize("confidence", ["0.5", "0.75", "0.9", "0.95", "0.99"])
-def test_most_prudent_bounds_are_those_of_qbeta(confidence: str) -> None:
-    columns = _columns("grades")
-    bounds = pluto_tasche(columns["n"], columns["events"], confidence=float(confidence))
-    np.testing.assert_allclose(bounds, NUMBERS["pluto_tasche"][confidence], rtol=1e-10)
+def test_most_prudent_bounds_are_those_of_qbeta(subtests: pytest.Subtests) -> None:
+    for confidence in ["0.5", "0.75", "0.9", "0.95", "0.99"]:
+        with subtests.test(confidence=confidence):
+            columns = _columns("grades")
+            bounds = pluto_tasche(columns["n"], columns["events"], confidence=float(confidence))
+            np.testing.assert_allclose(bounds, NUMBERS["pluto_tasche"][confidence], rtol=1e-10)

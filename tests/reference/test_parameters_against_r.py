@@ -25,30 +25,34 @@ def rows(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return scores, y.astype(int), np.repeat(np.arange(len(sizes)), sizes)[: len(y)]
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_intervals_are_those_of_confint(name: str) -> None:
-    scores, y, _ = rows(name)
-    found = Parameters.of(Tally.from_arrays(scores, y, kind="probability"))
-    for parameter, key in ((found.level, "level"), (found.slope, "slope")):
-        assert parameter is not None
-        assert parameter.interval(0.95) == pytest.approx(NUMBERS[name][key], rel=2e-4)  # R interpolates by a spline
+def test_intervals_are_those_of_confint(subtests: pytest.Subtests) -> None:
+    for name in NUMBERS:
+        with subtests.test(name=name):
+            scores, y, _ = rows(name)
+            found = Parameters.of(Tally.from_arrays(scores, y, kind="probability"))
+            for parameter, key in ((found.level, "level"), (found.slope, "slope")):
+                assert parameter is not None
+                assert parameter.interval(0.95) == pytest.approx(
+                    NUMBERS[name][key], rel=2e-4
+                )  # R interpolates by a spline
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_the_variance_between_groups_is_that_of_vcov_cl_and_near_the_jackknife(name: str) -> None:
-    scores, y, groups = rows(name)
-    clusters = Clusters.of_rows(check_rows(scores, y, groups=groups, kind="probability"))
-    assert clusters.size == NUMBERS[name]["groups"]
-    found, nobody = Parameters.of(clusters), np.zeros(clusters.size, dtype=bool)
-    for parameter, key in ((found.level, "level"), (found.slope, "slope")):
-        assert parameter is not None
-        sums, parts = influences(found, clusters, key)
-        assert float((sums**2).sum()) == pytest.approx(NUMBERS[name][f"{key}_cr0"], rel=1e-6)
-        if name != "rare":  # CR3 is the jackknife to first order, and ten events are too few for that
-            jackknife = NUMBERS[name][f"{key}_jackknife"]
-            assert between(sums, parts, nobody).variance == pytest.approx(jackknife, rel=0.06)
-        # Single rows have the binomial variance of their score here, and the square of their residual in R.
-        assert parameter.spread.variance == pytest.approx(between(sums, parts, clusters.alone).variance)
+def test_the_variance_between_groups_is_that_of_vcov_cl_and_near_the_jackknife(subtests: pytest.Subtests) -> None:
+    for name in NUMBERS:
+        with subtests.test(name=name):
+            scores, y, groups = rows(name)
+            clusters = Clusters.of_rows(check_rows(scores, y, groups=groups, kind="probability"))
+            assert clusters.size == NUMBERS[name]["groups"]
+            found, nobody = Parameters.of(clusters), np.zeros(clusters.size, dtype=bool)
+            for parameter, key in ((found.level, "level"), (found.slope, "slope")):
+                assert parameter is not None
+                sums, parts = influences(found, clusters, key)
+                assert float((sums**2).sum()) == pytest.approx(NUMBERS[name][f"{key}_cr0"], rel=1e-6)
+                if name != "rare":  # CR3 is the jackknife to first order, and ten events are too few for that
+                    jackknife = NUMBERS[name][f"{key}_jackknife"]
+                    assert between(sums, parts, nobody).variance == pytest.approx(jackknife, rel=0.06)
+                # Single rows have the binomial variance of their score here, and the square of their residual in R.
+                assert parameter.spread.variance == pytest.approx(between(sums, parts, clusters.alone).variance)
 
 
 def influences(found: Parameters, clusters: Clusters, key: str) -> tuple[np.ndarray, np.ndarray]:

@@ -107,18 +107,16 @@ def worlds(draw: st.DrawFn) -> World:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("weights", "count"),
-    [
+def test_probabilistic_counts_of_figures_22_to_26(subtests: pytest.Subtests) -> None:
+    for weights, count in [
         ([Fraction(1, 7)] * 7, Fraction(7)),  # Figure 2.2
         ([Fraction(1, 4)] * 2 + [HALF], Fraction(8, 3)),  # Figure 2.4, printed 2.66
         ([Fraction(1, 3)] * 2 + [Fraction(1, 30)] * 10, Fraction(30, 7)),  # Figure 2.5, printed 4.28
         ([Fraction(1, 3)] + [Fraction(1, 30)] * 20, Fraction(15, 2)),  # Figure 2.6
-    ],
-)
-def test_probabilistic_counts_of_figures_22_to_26(weights: list[Fraction], count: Fraction) -> None:
-    found = probabilistic_count(range(len(weights)), [float(weight) for weight in weights])
-    assert found.value == pytest.approx(float(count), rel=1e-14)
+    ]:
+        with subtests.test(weights=weights, count=count):
+            found = probabilistic_count(range(len(weights)), [float(weight) for weight in weights])
+            assert found.value == pytest.approx(float(count), rel=1e-14)
 
 
 def test_figure_23_has_a_count_of_40994_and_its_printed_weights_sum_to_105() -> None:

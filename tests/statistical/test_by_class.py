@@ -14,20 +14,21 @@ pytestmark = pytest.mark.statistical
 LEVEL, ALPHA = 1e-3, 0.1
 
 
-@pytest.mark.parametrize(("rate", "kept", "n"), [(0.02, 0.05, 60), (0.3, 0.2, 40), (0.004, 0.01, 80), (0.6, 3.0, 40)])
-def test_exactly_all_outcomes_of_one_bin(rate, kept, n):
+def test_exactly_all_outcomes_of_one_bin(subtests):
     """``kept`` is the rate at which negatives stay over that of events; all numbers of events, each with its chance."""
-    sampled = rate / (rate + kept * (1.0 - rate))
-    false = outside = 0.0
-    for k in range(1, n):
-        y = np.arange(n) < k
-        cal = cb.HistogramBinning(n_bins=1, strategy="width")
-        promise = cal.fit(np.full(n, 0.5), y, np.where(y, kept, 1.0), weights="by-class").certificate(ALPHA)
-        chance = stats.binom.pmf(k, n, sampled)
-        false += chance * bool(abs(promise.outputs[0] - rate) > promise.epsilon)
-        outside += chance * bool(rate < promise.lower[0] or rate > promise.upper[0])
-    assert false <= outside <= ALPHA
-    assert outside > 0.0  # the interval is not empty talk: some outcomes do miss
+    for rate, kept, n in [(0.02, 0.05, 60), (0.3, 0.2, 40), (0.004, 0.01, 80), (0.6, 3.0, 40)]:
+        with subtests.test(rate=rate, kept=kept, n=n):
+            sampled = rate / (rate + kept * (1.0 - rate))
+            false = outside = 0.0
+            for k in range(1, n):
+                y = np.arange(n) < k
+                cal = cb.HistogramBinning(n_bins=1, strategy="width")
+                promise = cal.fit(np.full(n, 0.5), y, np.where(y, kept, 1.0), weights="by-class").certificate(ALPHA)
+                chance = stats.binom.pmf(k, n, sampled)
+                false += chance * bool(abs(promise.outputs[0] - rate) > promise.epsilon)
+                outside += chance * bool(rate < promise.lower[0] or rate > promise.upper[0])
+            assert false <= outside <= ALPHA
+            assert outside > 0.0  # the interval is not empty talk: some outcomes do miss
 
 
 def draw(rng, n=6_000, follows_score=False):

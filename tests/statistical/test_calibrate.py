@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -43,24 +44,29 @@ def excess(fitted: Map, truth, base: float) -> float:
     return float(change.mean())
 
 
-def chosen(truth, base: float, n: int, samples: int) -> list[AutoCalibrator]:
+@cache
+def chosen(name: str, base: float, n: int, samples: int) -> list[AutoCalibrator]:
+    """Fits to samples of one truth, which several tests look at."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # three events are expected at the least, and none may come
-        return [AutoCalibrator().fit(*draw(truth, base, n, seed), kind="probability") for seed in range(samples)]
+        return [AutoCalibrator().fit(*draw(TRUTHS[name], base, n, seed), kind="probability") for seed in range(samples)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("base", CENTRES)
-@pytest.mark.parametrize("n", [100, 300, 1000])
+@pytest.mark.parametrize(
+    ("n", "base"),
+    [(100, 0.3), (100, 0.03), (1000, 0.3)]
+    + [pytest.param(*world, marks=pytest.mark.full) for world in ((300, 0.3), (300, 0.03), (1000, 0.03))],
+)
 def test_a_calibrated_model_loses_less_than_two_thousandths_on_average(base, n, full_size):
     truth = TRUTHS["calibrated"]
-    cost = np.array([excess(cal.map_, truth, base) for cal in chosen(truth, base, n, 400 if full_size else 15)])
+    cost = np.array([excess(cal.map_, truth, base) for cal in chosen("calibrated", base, n, 400 if full_size else 15)])
     assert cost.mean() - stats.norm.isf(LEVEL) * cost.std() / np.sqrt(len(cost)) < WORST
 
 
 @pytest.mark.slow
 def test_a_calibrated_model_is_mostly_kept(full_size):
-    found = chosen(TRUTHS["calibrated"], 0.3, 1000, 300 if full_size else 12)
+    found = chosen("calibrated", 0.3, 1000, 400 if full_size else 15)
     kept = sum(cal.choice_ == "identity" for cal in found)
     assert stats.binomtest(kept, len(found), 0.8, alternative="less").pvalue > LEVEL
 
@@ -71,7 +77,7 @@ def test_a_calibrated_model_is_mostly_kept(full_size):
 def test_most_of_what_is_wrong_is_mended_at_a_thousand_rows(name, base, full_size):
     """At least half of what the best map of all would gain."""
     truth = TRUTHS[name]
-    gain = np.array([-excess(cal.map_, truth, base) for cal in chosen(truth, base, 1000, 100 if full_size else 10)])
+    gain = np.array([-excess(cal.map_, truth, base) for cal in chosen(name, base, 1000, 300 if full_size else 10)])
     x = stats.norm.ppf((np.arange(2000) + 0.5) / 2000, CENTRES[base], 1.3)
     rate, kept = truth(x), expit(x)
     possible = float((rate * np.log(rate / kept) + (1 - rate) * np.log((1 - rate) / (1 - kept))).mean())
@@ -81,7 +87,7 @@ def test_most_of_what_is_wrong_is_mended_at_a_thousand_rows(name, base, full_siz
 @pytest.mark.slow
 def test_on_pure_noise_the_nested_loss_promises_nothing(full_size):
     """Calibrated scores: the loss by which a candidate was chosen flatters it, the nested loss does not."""
-    found = chosen(TRUTHS["calibrated"], 0.3, 150, 500 if full_size else 25)
+    found = chosen("calibrated", 0.3, 150, 500 if full_size else 25)
     nested = np.array([cal.change_.value for cal in found])
     lines = [next(line for line in cal.comparison_.lines if line.chosen) for cal in found]
     flattering = np.array([0.0 if line.name == "identity" else line.change for line in lines])
@@ -96,10 +102,10 @@ def test_on_pure_noise_the_nested_loss_promises_nothing(full_size):
 @pytest.mark.parametrize("name", ["shifted", "sigmoid"])
 def test_the_number_after_is_what_new_rows_show(name, full_size):
     """The nested loss is that of the procedure on four fifths of the rows, so a little above that of the map itself."""
-    truth, n = TRUTHS[name], 1000
+    truth = TRUTHS[name]
     x = stats.norm.ppf((np.arange(2000) + 0.5) / 2000, CENTRES[0.3], 1.3)
     off = []
-    for cal in chosen(truth, 0.3, n, 300 if full_size else 10):
+    for cal in chosen(name, 0.3, 1000, 300 if full_size else 10):
         p, rate = cal.map_.apply(expit(x)), truth(x)
         off.append(cal.after_.value + float((rate * np.log(p) + (1 - rate) * np.log1p(-p)).mean()))
     off = np.array(off)
@@ -202,19 +208,20 @@ def test_asking_again_as_advised_is_covered(full_size):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "base", "n"),
-    [("sigmoid", 0.3, 60), ("shifted", 0.3, 200), ("calibrated", 0.03, 400), ("shifted", 0.03, 400)],
+    [("sigmoid", 0.3, 60), ("shifted", 0.03, 400)]
+    + [pytest.param(*world, marks=pytest.mark.full) for world in (("shifted", 0.3, 200), ("calibrated", 0.03, 400))],
 )
 def test_the_interval_of_the_change_holds_the_change_of_the_map_in_use(name, base, n, full_size):
     """From ten rows of the minority class on; below there is none."""
     truth = TRUTHS[name]
-    found = [cal for cal in chosen(truth, base, n, 400 if full_size else 24) if cal.change_.low is not None]
+    found = [cal for cal in chosen(name, base, n, 400 if full_size else 24) if cal.change_.low is not None]
     held = sum(cal.change_.low - 1e-9 <= excess(cal.map_, truth, base) <= cal.change_.high + 1e-9 for cal in found)
     assert len(found) > 10
     assert stats.binomtest(held, len(found), 0.95, alternative="less").pvalue > LEVEL
 
 
 def test_too_few_events_give_a_change_without_an_interval():
-    found = chosen(TRUTHS["shifted"], 0.03, 100, 12)
+    found = chosen("shifted", 0.03, 100, 12)
     few = [cal for cal in found if cal.provenance_.events < 10]
     assert 0 < len(few) < len(found)
     assert [cal.change_.low is None for cal in found] == [cal in few for cal in found]

@@ -25,18 +25,19 @@ STRATEGIES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", list(groups.WORLDS))
-def test_every_group_stays_under_the_bound_after_every_row(world, full_size):
-    rows = groups.ROWS if full_size else groups.QUICK_ROWS
-    regression = CalibratedRegression(groups.GROUPS)
-    run = groups.play(regression, world, rows)
-    assert np.max(np.abs(run.errors) / run.bounds()) < 1.0
-    assert regression.errors[: groups.GROUPS] == pytest.approx(run.errors[-1], abs=1e-6)
-    assert (np.abs(regression.errors) <= regression.bounds).all()
-    # What the rows lead to is never above what is said beforehand, nor that above what is printed.
-    assert (regression.bounds[: groups.GROUPS] <= run.bounds()[-1]).all()
-    printed = 2.0 * np.sqrt((1 + run.groups.sum(axis=0)) * groups.REGRESSORS * math.log1p(rows))
-    assert (run.bounds()[-1] <= printed).all()
+def test_every_group_stays_under_the_bound_after_every_row(subtests, full_size):
+    for world in list(groups.WORLDS):
+        with subtests.test(world=world):
+            rows = groups.ROWS if full_size else groups.QUICK_ROWS
+            regression = CalibratedRegression(groups.GROUPS)
+            run = groups.play(regression, world, rows)
+            assert np.max(np.abs(run.errors) / run.bounds()) < 1.0
+            assert regression.errors[: groups.GROUPS] == pytest.approx(run.errors[-1], abs=1e-6)
+            assert (np.abs(regression.errors) <= regression.bounds).all()
+            # What the rows lead to is never above what is said beforehand, nor that above what is printed.
+            assert (regression.bounds[: groups.GROUPS] <= run.bounds()[-1]).all()
+            printed = 2.0 * np.sqrt((1 + run.groups.sum(axis=0)) * groups.REGRESSORS * math.log1p(rows))
+            assert (run.bounds()[-1] <= printed).all()
 
 
 def test_plain_ridge_fails_on_the_sequence_of_the_footnote_and_regression_on_itself_does_not(full_size):
@@ -60,33 +61,30 @@ def test_plain_ridge_fails_on_the_groups_of_that_sequence(full_size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", list(STRATEGIES))
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"include_score": False},
-        {"test_functions": "hats", "size": 8},
-        {"test_functions": "polynomials", "size": 5, "include_score": False},
-        {"test_functions": "hats", "size": 16, "growing": True},
-        {"clamp": 0.05},
-        {"test_functions": "hats", "size": 8, "clamp": 0.2},
-    ],
-    ids=["features", "hats", "polynomials", "growing", "clamped", "clamped hats"],
-)
-def test_continuous_test_functions_stay_under_the_bound_against_who_sees_the_forecast(strategy, setting, full_size):
-    pick = STRATEGIES[strategy]
-    regression = CalibratedRegression(1, **setting)
-    start, n = regression._start, len(regression.errors)
-    for t in range(50_000 if full_size else 1_500):
-        x = [float(t % 5 == 0)]
-        p = regression.predict_one(0.5, x)
-        regression.learn_one(0.5, pick(t, p, regression.errors), x)
-        if t % 7 == 0 or t < 50:
-            bounds = regression.bounds
-            assert (np.abs(regression.errors) <= bounds).all()
-            tau = 1.0 + (t // 5 + 1)
-            held = regression.clamp**2 * (t + 1)
-            assert bounds[0] <= math.sqrt(tau * (start + n * math.log(t + 2) + held)) * (1 + 1e-12)
+def test_continuous_test_functions_stay_under_the_bound_against_who_sees_the_forecast(subtests, full_size):
+    for strategy in list(STRATEGIES):
+        for setting in [
+            {"include_score": False},
+            {"test_functions": "hats", "size": 8},
+            {"test_functions": "polynomials", "size": 5, "include_score": False},
+            {"test_functions": "hats", "size": 16, "growing": True},
+            {"clamp": 0.05},
+            {"test_functions": "hats", "size": 8, "clamp": 0.2},
+        ]:
+            with subtests.test(strategy=strategy, setting=setting):
+                pick = STRATEGIES[strategy]
+                regression = CalibratedRegression(1, **setting)
+                start, n = regression._start, len(regression.errors)
+                for t in range(50_000 if full_size else 1_500):
+                    x = [float(t % 5 == 0)]
+                    p = regression.predict_one(0.5, x)
+                    regression.learn_one(0.5, pick(t, p, regression.errors), x)
+                    if t % 7 == 0 or t < 50:
+                        bounds = regression.bounds
+                        assert (np.abs(regression.errors) <= bounds).all()
+                        tau = 1.0 + (t // 5 + 1)
+                        held = regression.clamp**2 * (t + 1)
+                        assert bounds[0] <= math.sqrt(tau * (start + n * math.log(t + 2) + held)) * (1 + 1e-12)
 
 
 @pytest.mark.slow
@@ -125,21 +123,22 @@ def test_a_test_function_that_jumps_is_beyond_any_forecaster_without_draws():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", ["random", "drift", "halves", "contrary", "one"])
-def test_squared_errors_are_hardly_above_those_of_the_score_and_of_the_best_line(world, full_size):
-    rows = 10_000 if full_size else 2_000
-    regression = CalibratedRegression(groups.GROUPS)
-    run = groups.play(regression, world, rows)
-    n = groups.REGRESSORS
-    scores = replay_scores(world, rows)
-    loss = np.sum(np.square(run.forecasts - run.outcomes))
-    assert loss <= np.sum(np.square(scores - run.outcomes)) + regression._spent
-    assert regression._spent <= n * math.log1p(rows)
-    design = np.column_stack([run.groups, np.ones(rows), scores, run.forecasts])
-    target = run.outcomes - scores
-    theta = np.linalg.solve(np.eye(n) + design.T @ design, design.T @ target)
-    best = np.sum(np.square(target - design @ theta)) + theta @ theta
-    assert loss <= best + regression._spent + 1e-6
+def test_squared_errors_are_hardly_above_those_of_the_score_and_of_the_best_line(subtests, full_size):
+    for world in ["random", "drift", "halves", "contrary", "one"]:
+        with subtests.test(world=world):
+            rows = 10_000 if full_size else 2_000
+            regression = CalibratedRegression(groups.GROUPS)
+            run = groups.play(regression, world, rows)
+            n = groups.REGRESSORS
+            scores = replay_scores(world, rows)
+            loss = np.sum(np.square(run.forecasts - run.outcomes))
+            assert loss <= np.sum(np.square(scores - run.outcomes)) + regression._spent
+            assert regression._spent <= n * math.log1p(rows)
+            design = np.column_stack([run.groups, np.ones(rows), scores, run.forecasts])
+            target = run.outcomes - scores
+            theta = np.linalg.solve(np.eye(n) + design.T @ design, design.T @ target)
+            best = np.sum(np.square(target - design @ theta)) + theta @ theta
+            assert loss <= best + regression._spent + 1e-6
 
 
 def replay_scores(world: str, rows: int) -> np.ndarray:

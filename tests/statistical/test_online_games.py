@@ -15,23 +15,25 @@ pytestmark = pytest.mark.statistical
 STRATEGIES = {strategy.__name__: strategy for strategy in adversaries.STRATEGIES}
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_two_choices_are_within_their_bound_at_every_row(name: str, full_size: bool) -> None:
-    n = 100_000 if full_size else 5_000
-    for epsilon in (0.5, 0.1, 0.05):
-        game = TwoChoices(epsilon=epsilon)
-        run = adversaries.play(game, STRATEGIES[name], n, seed=1)
-        assert run.worst <= min(game.n_bins, (game.certificate(n).bound - epsilon / 2) * n) + 1e-6
+def test_two_choices_are_within_their_bound_at_every_row(subtests: pytest.Subtests, full_size: bool) -> None:
+    for name in STRATEGIES:
+        with subtests.test(name=name):
+            n = 100_000 if full_size else 5_000
+            for epsilon in (0.5, 0.1, 0.05):
+                game = TwoChoices(epsilon=epsilon)
+                run = adversaries.play(game, STRATEGIES[name], n, seed=1)
+                assert run.worst <= min(game.n_bins, (game.certificate(n).bound - epsilon / 2) * n) + 1e-6
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hedger", adversaries.HEDGERS)
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_mean_errors_of_draws_are_within_their_bounds(name: str, hedger: str, full_size: bool) -> None:
-    runs, n = (200, 2_000) if full_size else (10, 1_000)
-    make, printed = adversaries.HEDGERS[hedger]
-    errors = [adversaries.play(make(k), STRATEGIES[name], n, seed=k).error for k in range(runs)]
-    assert np.mean(errors) <= min(printed(n), make(0).certificate(n).bound)
+def test_mean_errors_of_draws_are_within_their_bounds(subtests: pytest.Subtests, full_size: bool) -> None:
+    for hedger in adversaries.HEDGERS:
+        for name in STRATEGIES:
+            with subtests.test(hedger=hedger, name=name):
+                runs, n = (200, 2_000) if full_size else (10, 1_000)
+                make, printed = adversaries.HEDGERS[hedger]
+                errors = [adversaries.play(make(k), STRATEGIES[name], n, seed=k).error for k in range(runs)]
+                assert np.mean(errors) <= min(printed(n), make(0).certificate(n).bound)
 
 
 def test_an_adversary_who_sees_the_draw_wins() -> None:
@@ -46,11 +48,8 @@ def test_an_adversary_who_sees_the_draw_wins() -> None:
         assert float(error_over_time(forecasts, outcomes)) > 0.4 > game.certificate().bound
 
 
-@pytest.mark.parametrize(
-    "make",
-    [OnlinePlatt, lambda: Tracking(OnlinePlatt()), lambda: Tracking(OnlinePlatt(), prior=0)],
-    ids=["OPS", "tracking", "TOPS"],
-)
-def test_a_deterministic_point_forecaster_fails(make: object) -> None:
-    forecasts, outcomes, _ = adversaries.openly(make(), adversaries.oppose_below, 2_000, 0)  # type: ignore[operator]
-    assert float(error_over_time(forecasts, outcomes)) > 0.4
+def test_a_deterministic_point_forecaster_fails(subtests: pytest.Subtests) -> None:
+    for make in [OnlinePlatt, lambda: Tracking(OnlinePlatt()), lambda: Tracking(OnlinePlatt(), prior=0)]:
+        with subtests.test(make=make):
+            forecasts, outcomes, _ = adversaries.openly(make(), adversaries.oppose_below, 2_000, 0)  # type: ignore[operator]
+            assert float(error_over_time(forecasts, outcomes)) > 0.4

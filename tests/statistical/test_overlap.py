@@ -27,19 +27,20 @@ def drawn(rng: np.random.Generator, n: int, decimals: int) -> Tally:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("decimals", "fitted", "judged"), WORLDS)
-def test_new_rows_are_seldom_called_fitted_and_fitted_rows_are_found(decimals, fitted, judged, full_size):
-    rng = np.random.default_rng([decimals, fitted, judged])
-    runs = 5_000 if full_size else 150
-    alarms = found = told = 0
-    for _ in range(runs):
-        whole = drawn(rng, fitted, decimals)
-        words = sketch(whole)
-        new = overlap(words, "", drawn(rng, judged, decimals))
-        alarms += new is not None and new.in_sample
-        own = overlap(words, "", whole)
-        told += own is not None
-        found += own is not None and own.in_sample
-    assert stats.binomtest(alarms, runs, ALARMS, alternative="greater").pvalue > LEVEL
-    assert found == told
-    assert told > 0.3 * runs
+def test_new_rows_are_seldom_called_fitted_and_fitted_rows_are_found(subtests, full_size):
+    for decimals, fitted, judged in WORLDS:
+        with subtests.test(decimals=decimals, fitted=fitted, judged=judged):
+            rng = np.random.default_rng([decimals, fitted, judged])
+            runs = 5_000 if full_size else 150
+            alarms = found = told = 0
+            for _ in range(runs):
+                whole = drawn(rng, fitted, decimals)
+                words = sketch(whole)
+                new = overlap(words, "", drawn(rng, judged, decimals))
+                alarms += new is not None and new.in_sample
+                own = overlap(words, "", whole)
+                told += own is not None
+                found += own is not None and own.in_sample
+            assert stats.binomtest(alarms, runs, ALARMS, alternative="greater").pvalue > LEVEL
+            assert found == told
+            assert told > 0.3 * runs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from calibrant.numerics import expit
@@ -41,15 +40,22 @@ WORLDS = {
 }
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_tied_rows_are_not_called_copies(world, full_size):
-    make, size = WORLDS[world]
-    rng = np.random.default_rng(len(world))
-    draws = FULL if full_size else QUICK
-    noted = 0
-    for _ in range(draws):
-        n, rate, spread = rng.choice([60, 300, 2_000]), rng.choice([0.005, 0.02, 0.3, 0.5, 0.9]), rng.choice([0.5, 4])
-        x = rng.normal(np.log(rate / (1 - rate)), spread, n)
-        scores, y = make(rng, x, size)
-        noted += bool(repeat_notes(Tally.from_arrays(scores, y, kind="probability")) if y.min() < y.max() else ())
-    assert stats.binomtest(noted, draws, 1e-4, alternative="greater").pvalue > 1e-3
+def test_tied_rows_are_not_called_copies(subtests, full_size):
+    for world in WORLDS:
+        with subtests.test(world=world):
+            make, size = WORLDS[world]
+            rng = np.random.default_rng(len(world))
+            draws = FULL if full_size else QUICK
+            noted = 0
+            for _ in range(draws):
+                n, rate, spread = (
+                    rng.choice([60, 300, 2_000]),
+                    rng.choice([0.005, 0.02, 0.3, 0.5, 0.9]),
+                    rng.choice([0.5, 4]),
+                )
+                x = rng.normal(np.log(rate / (1 - rate)), spread, n)
+                scores, y = make(rng, x, size)
+                noted += bool(
+                    repeat_notes(Tally.from_arrays(scores, y, kind="probability")) if y.min() < y.max() else ()
+                )
+            assert stats.binomtest(noted, draws, 1e-4, alternative="greater").pvalue > 1e-3

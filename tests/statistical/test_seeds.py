@@ -20,6 +20,7 @@ from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.origins import Assumption
 from calibrant.guarantees.refusal import Refusal
 from calibrant.metrics.binary.significance import debiased_l2_test, ecce_test
 from calibrant.numerics import Floats
@@ -81,31 +82,37 @@ def sizes(full_size: bool) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("form", DRAWING)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_seed_makes_a_certificate_of_a_constant_score_false(form: str, seed: int, full_size: bool) -> None:
+def test_no_seed_makes_a_certificate_of_a_constant_score_false(
+    subtests: pytest.Subtests, form: str, full_size: bool
+) -> None:
     """Before certificates of seeded draws from few tallies were refused: 13 to 31 % at alpha 10 %."""
-    for n in sizes(full_size):
-        cal = DRAWING[form](seed)
-        found = [interval(cal.fit_tally(constant(n, events)).certificate(ALPHA)) for events in range(n + 1)]
-        assert worst_chance(*np.array(found).T) <= ALPHA, n
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            for n in sizes(full_size):
+                cal = DRAWING[form](seed)
+                found = [interval(cal.fit_tally(constant(n, events)).certificate(ALPHA)) for events in range(n + 1)]
+                assert worst_chance(*np.array(found).T) <= ALPHA, n
 
 
 @pytest.mark.parametrize("form", CLASSES)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_seed_makes_a_certificate_of_constant_classes_false(form: str, seed: int, full_size: bool) -> None:
+def test_no_seed_makes_a_certificate_of_constant_classes_false(
+    subtests: pytest.Subtests, form: str, full_size: bool
+) -> None:
     """Two classes whose probabilities never change: the number of rows of the first tells everything."""
-    for n in (40, 200) if full_size else (40,):
-        p, cal, found = np.tile([0.6, 0.4], (n, 1)), CLASSES[form](seed), []
-        for first in range(n + 1):
-            labels = np.where(np.arange(n) < first, "a", "b")
-            promise = cal.fit(p, labels, classes=["a", "b"]).certificate(ALPHA)
-            low, high = 0.0, 1.0
-            for column, ends in _parts(promise):
-                if column == 1:  # the second class: its rate is that of the first, the other way round
-                    ends = 1.0 - ends[1], 1.0 - ends[0]
-                low, high = max(low, ends[0]), min(high, ends[1])  # all of them at once
-            found.append((low, high))
-        assert worst_chance(*np.array(found).T) <= ALPHA, n
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            for n in (40, 200) if full_size else (40,):
+                p, cal, found = np.tile([0.6, 0.4], (n, 1)), CLASSES[form](seed), []
+                for first in range(n + 1):
+                    labels = np.where(np.arange(n) < first, "a", "b")
+                    promise = cal.fit(p, labels, classes=["a", "b"]).certificate(ALPHA)
+                    low, high = 0.0, 1.0
+                    for column, ends in _parts(promise):
+                        if column == 1:  # the second class: its rate is that of the first, the other way round
+                            ends = 1.0 - ends[1], 1.0 - ends[0]
+                        low, high = max(low, ends[0]), min(high, ends[1])  # all of them at once
+                    found.append((low, high))
+                assert worst_chance(*np.array(found).T) <= ALPHA, n
 
 
 def _parts(promise: Certificate | Refusal) -> list[tuple[int, tuple[float, float]]]:
@@ -124,36 +131,41 @@ SCORES = np.arange(1, 13) / 13
 
 
 @pytest.mark.parametrize("form", DRAWING)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_one_seed_holds_in_all_samples_where_many_tallies_are_possible(form: str, seed: int, full_size: bool) -> None:
+def test_one_seed_holds_in_all_samples_where_many_tallies_are_possible(
+    subtests: pytest.Subtests, form: str, full_size: bool
+) -> None:
     """Twelve scores: no tally of 300 rows has a probability above 1e-12, and the seed's luck averages out."""
-    rng, runs, broken = np.random.default_rng([81, seed]), 2_000 if full_size else 60, 0
-    for _ in range(runs):
-        scores = SCORES[rng.integers(0, 12, 300)]
-        y = (rng.random(300) < scores**2).astype(int)
-        promise = DRAWING[form](seed).fit(scores, y).certificate(ALPHA)
-        assert isinstance(promise, Certificate)
-        index = np.searchsorted(promise.about.knots, SCORES, side="right")
-        mass = np.bincount(index, minlength=len(promise.rows))
-        rate = np.bincount(index, SCORES**2, len(promise.rows)) / np.maximum(mass, 1)
-        broken += bool(((rate < promise.lower) | (rate > promise.upper))[promise.promised].any())
-    assert stats.binomtest(broken, runs, ALPHA, alternative="greater").pvalue > 1e-3
+    for seed in [0, 1]:
+        with subtests.test(seed=seed):
+            rng, runs, broken = np.random.default_rng([81, seed]), 2_000 if full_size else 60, 0
+            for _ in range(runs):
+                scores = SCORES[rng.integers(0, 12, 300)]
+                y = (rng.random(300) < scores**2).astype(int)
+                promise = DRAWING[form](seed).fit(scores, y).certificate(ALPHA)
+                assert isinstance(promise, Certificate)
+                index = np.searchsorted(promise.about.knots, SCORES, side="right")
+                mass = np.bincount(index, minlength=len(promise.rows))
+                rate = np.bincount(index, SCORES**2, len(promise.rows)) / np.maximum(mass, 1)
+                broken += bool(((rate < promise.lower) | (rate > promise.upper))[promise.promised].any())
+            assert stats.binomtest(broken, runs, ALPHA, alternative="greater").pvalue > 1e-3
 
 
-@pytest.mark.parametrize("form", DRAWING)
-def test_a_fresh_draw_has_its_certificate_whatever_the_scores(form: str) -> None:
-    promise = DRAWING[form](None).fit_tally(constant(100, 40)).certificate(ALPHA)
-    assert isinstance(promise, Certificate)
-    assert "the part was drawn once, and neither the draw nor its seed was picked by its result" in promise.assumptions
+def test_a_fresh_draw_has_its_certificate_whatever_the_scores(subtests: pytest.Subtests) -> None:
+    for form in DRAWING:
+        with subtests.test(form=form):
+            promise = DRAWING[form](None).fit_tally(constant(100, 40)).certificate(ALPHA)
+            assert isinstance(promise, Certificate)
+            assert promise.assumptions[-1] is Assumption.ONE_DRAW
 
 
-@pytest.mark.parametrize("form", DRAWING)
-def test_a_seeded_draw_from_tied_scores_says_why_it_has_none(form: str) -> None:
-    cal = DRAWING[form](0).fit_tally(constant(100, 40))
-    answer = cal.certificate(ALPHA)
-    assert isinstance(answer, Refusal)
-    assert "leave random_state out" in str(answer)
-    assert "leave random_state out" in str(cal)
+def test_a_seeded_draw_from_tied_scores_says_why_it_has_none(subtests: pytest.Subtests) -> None:
+    for form in DRAWING:
+        with subtests.test(form=form):
+            cal = DRAWING[form](0).fit_tally(constant(100, 40))
+            answer = cal.certificate(ALPHA)
+            assert isinstance(answer, Refusal)
+            assert "leave random_state out" in str(answer)
+            assert "leave random_state out" in str(cal)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -167,30 +179,34 @@ SIMULATED: dict[str, Callable[[Tally, int], float]] = {
 
 
 @pytest.mark.parametrize("test", SIMULATED)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_seed_makes_a_test_reject_too_often(test: str, seed: int, full_size: bool) -> None:
+def test_no_seed_makes_a_test_reject_too_often(subtests: pytest.Subtests, test: str, full_size: bool) -> None:
     """Simulated under a fixed seed, up to 5.7 % of calibrated models had p <= 5 %, and 15.5 % had p <= 13.7 %."""
-    for n in sizes(full_size):
-        for score in (0.02, 0.3, 0.5):
-            chance = stats.binom.pmf(np.arange(n + 1), n, score)
-            kept = np.flatnonzero(chance > 1e-9)
-            tallies = [Tally.from_arrays(np.full(n, score), (np.arange(n) < k).astype(int)) for k in kept]
-            p = np.array([SIMULATED[test](tally, seed) for tally in tallies])
-            reached = np.array([chance[kept][p <= a].sum() for a in p])
-            assert (reached <= p + 1e-9).all(), (n, score)
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            for n in sizes(full_size):
+                for score in (0.02, 0.3, 0.5):
+                    chance = stats.binom.pmf(np.arange(n + 1), n, score)
+                    kept = np.flatnonzero(chance > 1e-9)
+                    tallies = [Tally.from_arrays(np.full(n, score), (np.arange(n) < k).astype(int)) for k in kept]
+                    p = np.array([SIMULATED[test](tally, seed) for tally in tallies])
+                    reached = np.array([chance[kept][p <= a].sum() for a in p])
+                    assert (reached <= p + 1e-9).all(), (n, score)
 
 
-@pytest.mark.parametrize("test", SIMULATED)
-def test_p_values_of_two_scores_are_exact(test: str) -> None:
+def test_p_values_of_two_scores_are_exact(subtests: pytest.Subtests) -> None:
     """Every outcome of 9 and 12 rows: each p-value is the chance of all that are at least as extreme."""
-    n, scores = (9, 12), (0.2, 0.6)
-    chance = np.outer(*(stats.binom.pmf(np.arange(size + 1), size, s) for size, s in zip(n, scores, strict=True)))
-    p = np.empty_like(chance)
-    for events in np.ndindex(chance.shape):
-        labels = np.concatenate([np.arange(size) < hits for size, hits in zip(n, events, strict=True)])
-        p[events] = SIMULATED[test](Tally.from_arrays(np.repeat(scores, n), labels.astype(int)), 0)
-    values = np.unique(p.round(12))
-    assert [chance[p <= value + 1e-9].sum() for value in values] == pytest.approx(values.tolist(), abs=1e-9)
+    for test in SIMULATED:
+        with subtests.test(test=test):
+            n, scores = (9, 12), (0.2, 0.6)
+            chance = np.outer(
+                *(stats.binom.pmf(np.arange(size + 1), size, s) for size, s in zip(n, scores, strict=True))
+            )
+            p = np.empty_like(chance)
+            for events in np.ndindex(chance.shape):
+                labels = np.concatenate([np.arange(size) < hits for size, hits in zip(n, events, strict=True)])
+                p[events] = SIMULATED[test](Tally.from_arrays(np.repeat(scores, n), labels.astype(int)), 0)
+            values = np.unique(p.round(12))
+            assert [chance[p <= value + 1e-9].sum() for value in values] == pytest.approx(values.tolist(), abs=1e-9)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -122,23 +122,22 @@ SLICES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("a", "b", "exponent", "n", "far"), SLICES)
-@pytest.mark.parametrize("alpha", [0.05, 0.2])
-def test_the_interval_of_a_labelled_slice_covers(
-    a: float, b: float, exponent: float, n: int, far: int, alpha: float, full_size: bool
-) -> None:
-    runs = 4_000 if full_size else 400
-    rng = np.random.default_rng([34, n, far, int(100 * alpha)])
-    truth = math.exp(
-        sum(math.lgamma(v) * s for v, s in ((a + exponent, 1), (a + b, 1), (a, -1), (a + b + exponent, -1)))
-    )
-    covered = 0
-    for _ in range(runs):
-        near, unlabelled = rng.beta(a, b, n), rng.beta(a, b, far)
-        tally = tally_of_rows(near, rng.random(n) < near**exponent)
-        found = mean_rate(unlabelled, tally, alpha=alpha)
-        covered += found.low <= truth <= found.high
-    assert stats.binomtest(covered, runs, 1 - alpha, alternative="less").pvalue > LEVEL
+def test_the_interval_of_a_labelled_slice_covers(subtests: pytest.Subtests, full_size: bool) -> None:
+    for a, b, exponent, n, far in SLICES:
+        for alpha in [0.05, 0.2]:
+            with subtests.test(a=a, b=b, exponent=exponent, n=n, far=far, alpha=alpha):
+                runs = 4_000 if full_size else 400
+                rng = np.random.default_rng([34, n, far, int(100 * alpha)])
+                truth = math.exp(
+                    sum(math.lgamma(v) * s for v, s in ((a + exponent, 1), (a + b, 1), (a, -1), (a + b + exponent, -1)))
+                )
+                covered = 0
+                for _ in range(runs):
+                    near, unlabelled = rng.beta(a, b, n), rng.beta(a, b, far)
+                    tally = tally_of_rows(near, rng.random(n) < near**exponent)
+                    found = mean_rate(unlabelled, tally, alpha=alpha)
+                    covered += found.low <= truth <= found.high
+                assert stats.binomtest(covered, runs, 1 - alpha, alternative="less").pvalue > LEVEL
 
 
 @pytest.mark.slow

@@ -38,10 +38,11 @@ def test_separated_classes_are_not_called_beyond_the_tolerance(world: World, n: 
     assert not list(row.failures()), str(row)
 
 
-@pytest.mark.parametrize("count", [10, 20, 50])
-def test_intervals_cover_with_few_unequal_groups(count: int, full_size: bool) -> None:
-    row = summary(World(0.3, 1.0, False, "calibrated"), count, 600 if full_size else 25, groups=True)
-    assert not list(row.failures()), str(row)
+def test_intervals_cover_with_few_unequal_groups(subtests: pytest.Subtests, full_size: bool) -> None:
+    for count in [10, 20, 50]:
+        with subtests.test(count=count):
+            row = summary(World(0.3, 1.0, False, "calibrated"), count, 600 if full_size else 25, groups=True)
+            assert not list(row.failures()), str(row)
 
 
 def test_dependent_rows_raise_false_alarms_unless_their_groups_are_given(full_size: bool) -> None:

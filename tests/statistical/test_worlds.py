@@ -17,7 +17,6 @@ pytestmark = pytest.mark.statistical
 CLOSED = ("left", "right", "both", "neither")
 SMOOTH = [world for world in worlds.WORLDS if isinstance(world, worlds.PolynomialWorld)]
 PIECEWISE = [world for world in worlds.WORLDS if isinstance(world, worlds.PiecewiseWorld)]
-every_world = pytest.mark.parametrize("world", worlds.WORLDS, ids=lambda world: world.name)
 
 
 def special_points(world: Any, rng: np.random.Generator, count: int = 12) -> np.ndarray:
@@ -65,18 +64,16 @@ def tiny() -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    ("closed", "mass", "events"),
-    [
+def test_each_closed_rule_by_hand(subtests: pytest.Subtests, tiny: Any) -> None:
+    for closed, mass, events in [
         ("left", 0.125 + 0.375, 0.375),
         ("right", 0.125 + 0.125, 0.0),
         ("both", 0.125 + 0.375 + 0.125, 0.375),
         ("neither", 0.125, 0.0),
-    ],
-)
-def test_each_closed_rule_by_hand(tiny: Any, closed: str, mass: float, events: float) -> None:
-    assert tiny.mass(0.25, 0.5, closed=closed) == mass
-    assert tiny.rate(0.25, 0.5, closed=closed) == events / mass
+    ]:
+        with subtests.test(closed=closed, mass=mass, events=events):
+            assert tiny.mass(0.25, 0.5, closed=closed) == mass
+            assert tiny.rate(0.25, 0.5, closed=closed) == events / mass
 
 
 def test_points_ends_and_empty_intervals_by_hand(tiny: Any) -> None:
@@ -97,9 +94,8 @@ def test_points_ends_and_empty_intervals_by_hand(tiny: Any) -> None:
     assert tiny.mass(one_ulp, 0.5) == pytest.approx(0.125, abs=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("message", "change"),
-    [
+def test_a_piecewise_world_that_is_no_distribution_is_refused(subtests: pytest.Subtests, tiny: Any) -> None:
+    for message, change in [
         ("add to 1", {"density": np.array([0.5, 0.4])}),
         ("non-negative", {"atom_mass": np.array([0.625, -0.125])}),
         ("lie in", {"rates": np.array([0.0, 1.5])}),
@@ -108,12 +104,11 @@ def test_points_ends_and_empty_intervals_by_hand(tiny: Any) -> None:
         ("strictly inside", {"breaks": np.array([0.5, np.nextafter(0.5, 1.0), 1.0])}),
         ("increase", {"atoms": np.array([0.5, 0.25])}),
         ("each atom", {"atom_rates": np.array([0.5])}),
-    ],
-)
-def test_a_piecewise_world_that_is_no_distribution_is_refused(tiny: Any, message: str, change: dict[str, Any]) -> None:
-    fields = {key: getattr(tiny, key) for key in tiny.__dataclass_fields__}
-    with pytest.raises(ValueError, match=message):
-        worlds.PiecewiseWorld(**{**fields, **change})
+    ]:
+        with subtests.test(message):
+            fields = {key: getattr(tiny, key) for key in tiny.__dataclass_fields__}
+            with pytest.raises(ValueError, match=message):
+                worlds.PiecewiseWorld(**{**fields, **change})
 
 
 def test_a_polynomial_outside_the_unit_interval_is_refused() -> None:
@@ -139,86 +134,100 @@ def test_the_set_of_worlds() -> None:
     assert by_name["heaped"].mass([0.8, 0.9, 0.95], [0.8, 0.9, 0.95], closed="both").sum() == pytest.approx(0.8)
 
 
-@every_world
-@pytest.mark.parametrize("closed", ["left", "right"])
-def test_a_partition_adds_up(world: Any, closed: str) -> None:
-    edges = np.concatenate([[-np.inf], special_points(world, np.random.default_rng(1), 200), [np.inf]])
-    mass, rate = world.mass(edges[:-1], edges[1:], closed=closed), world.rate(edges[:-1], edges[1:], closed=closed)
-    assert mass.sum() == pytest.approx(1.0, abs=1e-12)
-    assert np.nansum(mass * rate) == pytest.approx(world.base_rate, abs=1e-12)
-    assert np.array_equal(np.isnan(rate), mass == 0)
+def test_a_partition_adds_up(subtests: pytest.Subtests) -> None:
+    for world in worlds.WORLDS:
+        for closed in ["left", "right"]:
+            with subtests.test(f"{world.name}, {closed}"):
+                edges = np.concatenate([[-np.inf], special_points(world, np.random.default_rng(1), 200), [np.inf]])
+                mass, rate = (
+                    world.mass(edges[:-1], edges[1:], closed=closed),
+                    world.rate(edges[:-1], edges[1:], closed=closed),
+                )
+                assert mass.sum() == pytest.approx(1.0, abs=1e-12)
+                assert np.nansum(mass * rate) == pytest.approx(world.base_rate, abs=1e-12)
+                assert np.array_equal(np.isnan(rate), mass == 0)
 
 
-@every_world
-def test_open_intervals_and_points_add_up(world: Any) -> None:
-    points = special_points(world, np.random.default_rng(2), 200)
-    edges = np.concatenate([[-np.inf], points, [np.inf]])
-    total = world.mass(edges[:-1], edges[1:], closed="neither").sum() + world.mass(points, points, closed="both").sum()
-    assert total == pytest.approx(1.0, abs=1e-12)
+def test_open_intervals_and_points_add_up(subtests: pytest.Subtests) -> None:
+    for world in worlds.WORLDS:
+        with subtests.test(world.name):
+            points = special_points(world, np.random.default_rng(2), 200)
+            edges = np.concatenate([[-np.inf], points, [np.inf]])
+            total = (
+                world.mass(edges[:-1], edges[1:], closed="neither").sum()
+                + world.mass(points, points, closed="both").sum()
+            )
+            assert total == pytest.approx(1.0, abs=1e-12)
 
 
-@every_world
-def test_samples_agree_with_mass_and_rate(world: Any) -> None:
-    rng = np.random.default_rng(20260101)
-    scores, labels = world.sample(rng, 1_000_000)
-    assert scores.dtype == np.float64
-    assert labels.dtype == np.uint8
-    assert set(np.unique(labels)) <= {0, 1}
-    order = np.argsort(scores)
-    ordered, events = scores[order], np.concatenate([[0], np.cumsum(labels[order], dtype=np.int64)])
-    points = special_points(world, rng, 6)
-    intervals = [(-np.inf, np.inf), (-np.inf, points[points.size // 2]), (points[points.size // 2], np.inf)]
-    intervals += [(-np.inf, np.nextafter(0.0, 1.0)), (np.nextafter(1.0, 0.0), np.inf)]
-    intervals += [(points[i], points[j]) for i, j in np.sort(rng.integers(0, points.size, (10, 2)))]
-    for lo, hi in intervals:
-        for closed in CLOSED:
-            start = np.searchsorted(ordered, lo, side="left" if closed in ("left", "both") else "right")
-            stop = max(start, np.searchsorted(ordered, hi, side="right" if closed in ("right", "both") else "left"))
-            n, k = int(stop - start), int(events[stop] - events[start])
-            mass, rate = float(world.mass(lo, hi, closed=closed)), float(world.rate(lo, hi, closed=closed))
-            assert stats.binomtest(n, scores.size, mass).pvalue > 1e-6, (lo, hi, closed)
-            assert n == 0 or stats.binomtest(k, n, rate).pvalue > 1e-6, (lo, hi, closed)
+def test_samples_agree_with_mass_and_rate(subtests: pytest.Subtests) -> None:
+    for world in worlds.WORLDS:
+        with subtests.test(world.name):
+            rng = np.random.default_rng(20260101)
+            scores, labels = world.sample(rng, 300_000)
+            assert scores.dtype == np.float64
+            assert labels.dtype == np.uint8
+            assert set(np.unique(labels)) <= {0, 1}
+            order = np.argsort(scores)
+            ordered, events = scores[order], np.concatenate([[0], np.cumsum(labels[order], dtype=np.int64)])
+            points = special_points(world, rng, 6)
+            intervals = [(-np.inf, np.inf), (-np.inf, points[points.size // 2]), (points[points.size // 2], np.inf)]
+            intervals += [(-np.inf, np.nextafter(0.0, 1.0)), (np.nextafter(1.0, 0.0), np.inf)]
+            intervals += [(points[i], points[j]) for i, j in np.sort(rng.integers(0, points.size, (10, 2)))]
+            for lo, hi in intervals:
+                for closed in CLOSED:
+                    start = np.searchsorted(ordered, lo, side="left" if closed in ("left", "both") else "right")
+                    stop = max(
+                        start, np.searchsorted(ordered, hi, side="right" if closed in ("right", "both") else "left")
+                    )
+                    n, k = int(stop - start), int(events[stop] - events[start])
+                    mass, rate = float(world.mass(lo, hi, closed=closed)), float(world.rate(lo, hi, closed=closed))
+                    assert stats.binomtest(n, scores.size, mass).pvalue > 1e-6, (lo, hi, closed)
+                    assert n == 0 or stats.binomtest(k, n, rate).pvalue > 1e-6, (lo, hi, closed)
 
 
-@every_world
-def test_every_part_is_sampled_in_proportion(world: Any) -> None:
-    rng = np.random.default_rng(3)
-    scores, labels = world.sample(rng, 500_000)
-    edges = np.concatenate([[-np.inf], np.unique(np.quantile(scores[:1000], np.arange(1, 50) / 50)), [np.inf]])
-    mass, rate = world.mass(edges[:-1], edges[1:]), world.rate(edges[:-1], edges[1:])
-    cell = np.searchsorted(edges, scores[1000:], side="right") - 1
-    n = np.bincount(cell, minlength=mass.size)
-    k = np.bincount(cell, labels[1000:], minlength=mass.size)
-    some = mass > 0
-    assert n[~some].sum() == 0
-    assert some.sum() == 1 or stats.chisquare(n[some], n.sum() * mass[some]).pvalue > 1e-6
-    varies = some & (rate > 0) & (rate < 1)
-    z2 = (k - n * rate)[varies] ** 2 / (n * rate * (1 - rate))[varies]
-    assert stats.chi2.sf(z2.sum(), varies.sum()) > 1e-6
-    assert (k == n * rate)[some & ~varies].all()
+def test_every_part_is_sampled_in_proportion(subtests: pytest.Subtests) -> None:
+    for world in worlds.WORLDS:
+        with subtests.test(world.name):
+            rng = np.random.default_rng(3)
+            scores, labels = world.sample(rng, 200_000)
+            edges = np.concatenate([[-np.inf], np.unique(np.quantile(scores[:1000], np.arange(1, 50) / 50)), [np.inf]])
+            mass, rate = world.mass(edges[:-1], edges[1:]), world.rate(edges[:-1], edges[1:])
+            cell = np.searchsorted(edges, scores[1000:], side="right") - 1
+            n = np.bincount(cell, minlength=mass.size)
+            k = np.bincount(cell, labels[1000:], minlength=mass.size)
+            some = mass > 0
+            assert n[~some].sum() == 0
+            assert some.sum() == 1 or stats.chisquare(n[some], n.sum() * mass[some]).pvalue > 1e-6
+            varies = some & (rate > 0) & (rate < 1)
+            z2 = (k - n * rate)[varies] ** 2 / (n * rate * (1 - rate))[varies]
+            assert stats.chi2.sf(z2.sum(), varies.sum()) > 1e-6
+            assert (k == n * rate)[some & ~varies].all()
 
 
-@every_world
-def test_samples_are_reproducible_and_in_range(world: Any) -> None:
-    first, again = (world.sample(np.random.default_rng(4), 5_000) for _ in range(2))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not np.array_equal(first[1], world.sample(np.random.default_rng(5), 5_000)[1])
-    assert first[0].min() >= 0
-    assert first[0].max() <= 1
-    empty = world.sample(np.random.default_rng(6), 0)
-    assert empty[0].size == empty[1].size == 0
+def test_samples_are_reproducible_and_in_range(subtests: pytest.Subtests) -> None:
+    for world in worlds.WORLDS:
+        with subtests.test(world.name):
+            first, again = (world.sample(np.random.default_rng(4), 5_000) for _ in range(2))
+            assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+            assert not np.array_equal(first[1], world.sample(np.random.default_rng(5), 5_000)[1])
+            assert first[0].min() >= 0
+            assert first[0].max() <= 1
+            empty = world.sample(np.random.default_rng(6), 0)
+            assert empty[0].size == empty[1].size == 0
 
 
-@pytest.mark.parametrize("world", PIECEWISE, ids=lambda world: world.name)
-def test_a_sampled_score_is_on_an_atom_or_strictly_inside_a_piece(world: Any) -> None:
-    scores, _ = world.sample(np.random.default_rng(7), 200_000)
-    loose = scores[~np.isin(scores, world.atoms)]
-    assert not np.isin(loose, world.breaks).any()
-    if world.density.size:
-        piece = np.searchsorted(world.breaks, loose, side="right") - 1
-        assert (world.density[piece] > 0).all()
-    else:
-        assert loose.size == 0
+def test_a_sampled_score_is_on_an_atom_or_strictly_inside_a_piece(subtests: pytest.Subtests) -> None:
+    for world in PIECEWISE:
+        with subtests.test(world.name):
+            scores, _ = world.sample(np.random.default_rng(7), 200_000)
+            loose = scores[~np.isin(scores, world.atoms)]
+            assert not np.isin(loose, world.breaks).any()
+            if world.density.size:
+                piece = np.searchsorted(world.breaks, loose, side="right") - 1
+                assert (world.density[piece] > 0).all()
+            else:
+                assert loose.size == 0
 
 
 def test_a_piece_of_one_float_and_a_gap_are_sampled_inside() -> None:
@@ -240,18 +249,19 @@ def test_a_piece_of_one_float_and_a_gap_are_sampled_inside() -> None:
     assert world.mass(0.6, 0.75, closed="both") == 0.0
 
 
-@pytest.mark.parametrize("world", [w for w in PIECEWISE if w.density.size + w.atoms.size < 3_000], ids=lambda w: w.name)
-def test_piecewise_integrals_equal_rational_arithmetic(world: Any) -> None:
-    rng = np.random.default_rng(9)
-    points = special_points(world, rng, 5)
-    near = np.minimum(points[:-1] * (1 + 1e-9), points[1:])
-    pairs = [*zip(points[:-1], near, strict=True), *rng.choice(points, (10, 2))]
-    for lo, hi in pairs[:: 1 + len(pairs) // 20]:
-        closed = str(rng.choice(CLOSED))
-        mass, events = rational(world, lo, hi, closed)
-        assert world.mass(lo, hi, closed=closed) == pytest.approx(float(mass), rel=1e-12, abs=1e-17)
-        if mass > 1e-17:
-            assert world.rate(lo, hi, closed=closed) == pytest.approx(float(events / mass), abs=1e-12)
+def test_piecewise_integrals_equal_rational_arithmetic(subtests: pytest.Subtests) -> None:
+    for world in [w for w in PIECEWISE if w.density.size + w.atoms.size < 3_000]:
+        with subtests.test(world.name):
+            rng = np.random.default_rng(9)
+            points = special_points(world, rng, 5)
+            near = np.minimum(points[:-1] * (1 + 1e-9), points[1:])
+            pairs = [*zip(points[:-1], near, strict=True), *rng.choice(points, (10, 2))]
+            for lo, hi in pairs[:: 1 + len(pairs) // 20]:
+                closed = str(rng.choice(CLOSED))
+                mass, events = rational(world, lo, hi, closed)
+                assert world.mass(lo, hi, closed=closed) == pytest.approx(float(mass), rel=1e-12, abs=1e-17)
+                if mass > 1e-17:
+                    assert world.rate(lo, hi, closed=closed) == pytest.approx(float(events / mass), abs=1e-12)
 
 
 def test_the_smooth_world_equals_rational_arithmetic() -> None:
@@ -277,32 +287,35 @@ def test_the_smooth_world_equals_rational_arithmetic() -> None:
         assert rate[k] == pytest.approx(float(events / true), abs=1e-12)
 
 
-@pytest.mark.parametrize("world", SMOOTH, ids=lambda world: world.name)
-def test_narrow_intervals_add_up_to_wide_ones(world: Any) -> None:
+def test_narrow_intervals_add_up_to_wide_ones(subtests: pytest.Subtests) -> None:
     """Quadrature on narrow intervals and differences of closed forms on wide ones are two ways to the same number."""
-    scores, _ = world.sample(np.random.default_rng(11), 200)
-    wide = np.sort(scores)[::20]
-    for lo, hi in pairwise(wide):
-        edges = np.geomspace(lo, hi, 3_000)
-        edges[0], edges[-1] = lo, hi
-        mass, rate = world.mass(edges[:-1], edges[1:]), world.rate(edges[:-1], edges[1:])
-        assert mass.sum() == pytest.approx(float(world.mass(lo, hi)), rel=1e-11)
-        assert (mass * rate).sum() / mass.sum() == pytest.approx(float(world.rate(lo, hi)), abs=1e-12)
+    for world in SMOOTH:
+        with subtests.test(world.name):
+            scores, _ = world.sample(np.random.default_rng(11), 200)
+            wide = np.sort(scores)[::20]
+            for lo, hi in pairwise(wide):
+                edges = np.geomspace(lo, hi, 3_000)
+                edges[0], edges[-1] = lo, hi
+                mass, rate = world.mass(edges[:-1], edges[1:]), world.rate(edges[:-1], edges[1:])
+                assert mass.sum() == pytest.approx(float(world.mass(lo, hi)), rel=1e-11)
+                assert (mass * rate).sum() / mass.sum() == pytest.approx(float(world.rate(lo, hi)), abs=1e-12)
 
 
-@pytest.mark.parametrize("world", SMOOTH, ids=lambda world: world.name)
-def test_the_rate_of_a_hair_is_the_truth_at_that_score(world: Any) -> None:
-    scores, _ = world.sample(np.random.default_rng(12), 500)
-    truth = np.polynomial.polynomial.polyval(scores, world.coefficients)
-    assert np.allclose(world.rate(scores, scores * (1 + 1e-11)), truth, rtol=0, atol=1e-10)
+def test_the_rate_of_a_hair_is_the_truth_at_that_score(subtests: pytest.Subtests) -> None:
+    for world in SMOOTH:
+        with subtests.test(world.name):
+            scores, _ = world.sample(np.random.default_rng(12), 500)
+            truth = np.polynomial.polynomial.polyval(scores, world.coefficients)
+            assert np.allclose(world.rate(scores, scores * (1 + 1e-11)), truth, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(("name", "cells"), [("sawtooth_fine", 1024), ("sawtooth_coarse", 16)])
-def test_the_sawtooth_turns_inside_every_cell_of_the_grid(name: str, cells: int) -> None:
-    world = next(world for world in worlds.WORLDS if world.name == name)
-    octave = np.repeat(np.arange(32, 1, -1), cells)
-    low = np.tile(np.arange(cells), 31)
-    lo, mid, hi = (np.ldexp(1 + (low + part) / cells, -octave) for part in (0.0, 0.5, 1.0))
-    for a, b, c in ((lo, mid, hi), (1 - hi, 1 - mid, 1 - lo)):
-        assert np.allclose(np.abs(world.rate(a, b) - world.rate(b, c)), 0.4, atol=1e-12)
-        assert np.allclose(world.mass(a, b), world.mass(b, c), rtol=1e-9)
+def test_the_sawtooth_turns_inside_every_cell_of_the_grid(subtests: pytest.Subtests) -> None:
+    for name, cells in [("sawtooth_fine", 1024), ("sawtooth_coarse", 16)]:
+        with subtests.test(name=name, cells=cells):
+            world = next(world for world in worlds.WORLDS if world.name == name)
+            octave = np.repeat(np.arange(32, 1, -1), cells)
+            low = np.tile(np.arange(cells), 31)
+            lo, mid, hi = (np.ldexp(1 + (low + part) / cells, -octave) for part in (0.0, 0.5, 1.0))
+            for a, b, c in ((lo, mid, hi), (1 - hi, 1 - mid, 1 - lo)):
+                assert np.allclose(np.abs(world.rate(a, b) - world.rate(b, c)), 0.4, atol=1e-12)
+                assert np.allclose(world.mass(a, b), world.mass(b, c), rtol=1e-9)

@@ -75,52 +75,54 @@ def assert_clean(rows: Rows, scores: Any = SCORES, labels: Any = LABELS) -> None
 # --- what a column may be ---
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        list,
-        tuple,
-        np.array,
-        ArrayOnly,
-        ToNumpyOnly,
-        lambda v: np.array(v)[:, None],
-        lambda v: np.array(v, dtype=object),
-    ],
-    ids=["list", "tuple", "array", "__array__", "to_numpy", "one column", "objects"],
-)
-def test_columns_of_any_form(wrap: Callable[[Any], Any]) -> None:
-    rows = check_rows(wrap(SCORES), wrap(LABELS), wrap([0.5, 1.5, 1.0, 1.0]), groups=wrap(LABELS), time=wrap(LABELS))
-    assert_clean(rows)
-    assert rows.weights is not None
-    assert rows.groups is not None
-    assert rows.time is not None
-    np.testing.assert_array_equal(rows.weights, [0.5, 1.5, 1.0, 1.0])
-    np.testing.assert_array_equal(rows.groups, LABELS)
-    np.testing.assert_array_equal(rows.time, LABELS)
-    assert rows.kind == "probability"
-    assert [note.code for note in rows.notes] == ["kind-guessed"]
+def test_columns_of_any_form(subtests) -> None:
+    for name, wrap in {
+        "list": list,
+        "tuple": tuple,
+        "array": np.array,
+        "__array__": ArrayOnly,
+        "to_numpy": ToNumpyOnly,
+        "one column": lambda v: np.array(v)[:, None],
+        "objects": lambda v: np.array(v, dtype=object),
+    }.items():
+        with subtests.test(name):
+            rows = check_rows(
+                wrap(SCORES), wrap(LABELS), wrap([0.5, 1.5, 1.0, 1.0]), groups=wrap(LABELS), time=wrap(LABELS)
+            )
+            assert_clean(rows)
+            assert rows.weights is not None
+            assert rows.groups is not None
+            assert rows.time is not None
+            np.testing.assert_array_equal(rows.weights, [0.5, 1.5, 1.0, 1.0])
+            np.testing.assert_array_equal(rows.groups, LABELS)
+            np.testing.assert_array_equal(rows.time, LABELS)
+            assert rows.kind == "probability"
+            assert [note.code for note in rows.notes] == ["kind-guessed"]
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "g", "i1", "i2", "i4", "i8", "u1", "u8", "?"])
-def test_numeric_dtypes_are_cast_exactly(dtype: str) -> None:
-    scores = np.array([0, 1, 1, 0] if dtype[-2:] not in {"f2", "f4", "f8"} else SCORES).astype(dtype)
-    rows = check_rows(scores, [1, 1, 0, 0])
-    assert_clean(rows, scores, [1, 1, 0, 0])
+def test_numeric_dtypes_are_cast_exactly(subtests) -> None:
+    for dtype in ["f2", "f4", "f8", ">f8", "g", "i1", "i2", "i4", "i8", "u1", "u8", "?"]:
+        with subtests.test(dtype=dtype):
+            scores = np.array([0, 1, 1, 0] if dtype[-2:] not in {"f2", "f4", "f8"} else SCORES).astype(dtype)
+            rows = check_rows(scores, [1, 1, 0, 0])
+            assert_clean(rows, scores, [1, 1, 0, 0])
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">i4", "g", "i1", "i8", "u1", "u8", "?", "O"])
-def test_zero_one_labels_in_any_dtype(dtype: str) -> None:
-    labels, notes = check_labels(np.array(LABELS).astype(dtype))
-    assert labels.dtype == np.uint8
-    assert labels.tolist() == LABELS
-    assert notes == ()
+def test_zero_one_labels_in_any_dtype(subtests) -> None:
+    for dtype in ["f2", "f4", "f8", ">i4", "g", "i1", "i8", "u1", "u8", "?", "O"]:
+        with subtests.test(dtype=dtype):
+            labels, notes = check_labels(np.array(LABELS).astype(dtype))
+            assert labels.dtype == np.uint8
+            assert labels.tolist() == LABELS
+            assert notes == ()
 
 
-@pytest.mark.parametrize("scores", [np.arange(8.0)[::2] / 8, np.asfortranarray(np.eye(4))[0], range(2)])
-def test_strided_scores_become_contiguous(scores: Any) -> None:
-    n = len(scores)
-    rows = check_rows(scores, [1, 0, 1, 0][:n])
-    assert_clean(rows, np.asarray(scores), [1, 0, 1, 0][:n])
+def test_strided_scores_become_contiguous(subtests) -> None:
+    for scores in [np.arange(8.0)[::2] / 8, np.asfortranarray(np.eye(4))[0], range(2)]:
+        with subtests.test(scores=scores):
+            n = len(scores)
+            rows = check_rows(scores, [1, 0, 1, 0][:n])
+            assert_clean(rows, np.asarray(scores), [1, 0, 1, 0][:n])
 
 
 def test_numbers_held_as_objects() -> None:
@@ -129,39 +131,37 @@ def test_numbers_held_as_objects() -> None:
     np.testing.assert_array_equal(rows.scores, [0.5, 0.25, 1.0, 0.125, 0.0, 0.0])
 
 
-@pytest.mark.parametrize("name", ["scores", "y", "sample_weight", "groups", "time"])
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (np.full((4, 2), 0.5), "pass column 1"),
-        (np.zeros((4, 3)), "has shape (4, 3): pass one column"),
-        (np.zeros((1, 4)), "has shape (1, 4): pass one column"),
-        (np.zeros((2, 1, 2)), "pass one column"),
-        (0.5, "should be a 1d array, not a single value"),
-        (np.float64(0.5), "should be a 1d array, not a single value"),
-        (np.array(0.5), "should be a 1d array"),
-        ("text", "should be a 1d array, not a single value"),
-        ({"a": 1}, "should be a 1d array, not an object of type dict"),
-        ({0.1, 0.2}, "should be a 1d array, not an object of type set"),
-        ((v for v in SCORES), "should be a 1d array, not an object of type generator"),
-        ([[0.1], [0.2, 0.3]], ": pass"),
-        (np.ma.masked_less(SCORES, 0.2), "masked array"),
-        (np.ma.masked_array(SCORES), "masked array"),
-        (Sparse(), "sparse matrix"),
-        (Broken(), "cannot be read as an array (it lives on another device)"),
-        (np.array(SCORES) + 1j, ": pass"),
-        (np.zeros(4, dtype=[("a", "f8")]), "holds values of type"),
-        ([0.1, 0.2], "2 rows but scores has 4"),
-    ],
-)
-def test_what_no_argument_takes(name: str, value: object, problem: str) -> None:
-    arguments: dict[str, Any] = {"scores": SCORES, "y": LABELS} | {name: value}
-    if name == "scores":
-        problem = problem.replace("2 rows but scores has 4", "y has 4 rows but scores has 2")
-    with refused(problem) as caught:
-        check_rows(**arguments)
-    assert name in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_what_no_argument_takes(subtests) -> None:
+    for name in ["scores", "y", "sample_weight", "groups", "time"]:
+        for value, problem in [
+            (np.full((4, 2), 0.5), "pass column 1"),
+            (np.zeros((4, 3)), "has shape (4, 3): pass one column"),
+            (np.zeros((1, 4)), "has shape (1, 4): pass one column"),
+            (np.zeros((2, 1, 2)), "pass one column"),
+            (0.5, "should be a 1d array, not a single value"),
+            (np.float64(0.5), "should be a 1d array, not a single value"),
+            (np.array(0.5), "should be a 1d array"),
+            ("text", "should be a 1d array, not a single value"),
+            ({"a": 1}, "should be a 1d array, not an object of type dict"),
+            ({0.1, 0.2}, "should be a 1d array, not an object of type set"),
+            ((v for v in SCORES), "should be a 1d array, not an object of type generator"),
+            ([[0.1], [0.2, 0.3]], ": pass"),
+            (np.ma.masked_less(SCORES, 0.2), "masked array"),
+            (np.ma.masked_array(SCORES), "masked array"),
+            (Sparse(), "sparse matrix"),
+            (Broken(), "cannot be read as an array (it lives on another device)"),
+            (np.array(SCORES) + 1j, ": pass"),
+            (np.zeros(4, dtype=[("a", "f8")]), "holds values of type"),
+            ([0.1, 0.2], "2 rows but scores has 4"),
+        ]:
+            with subtests.test(name=name, value=value, problem=problem):
+                arguments: dict[str, Any] = {"scores": SCORES, "y": LABELS} | {name: value}
+                if name == "scores":
+                    problem = problem.replace("2 rows but scores has 4", "y has 4 rows but scores has 2")
+                with refused(problem) as caught:
+                    check_rows(**arguments)
+                assert name in str(caught.value)
+                assert "\n" not in str(caught.value)
 
 
 def test_none_is_not_a_column() -> None:
@@ -171,9 +171,8 @@ def test_none_is_not_a_column() -> None:
         check_rows(SCORES, None)
 
 
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
+def test_what_is_not_a_number(subtests) -> None:
+    for value, problem in [
         (["0.1", "0.2"], "holds text such as '0.2': convert it with astype(float)"),
         (np.array(["0.1", "0.2"]), "holds text such as '0.1': convert it with astype(float)"),
         (np.array([b"0.1", b"0.2"]), "holds text such as '0.1': convert it with astype(float)"),
@@ -190,16 +189,15 @@ def test_none_is_not_a_column() -> None:
         ([10**400, 1], "holds a number that float64 cannot hold"),
         (np.array([Decimal("sNaN"), 1], dtype=object), "holds a number that float64 cannot hold"),
         (np.array([], dtype="U1"), "holds values of type"),
-    ],
-)
-def test_what_is_not_a_number(value: object, problem: str) -> None:
-    with refused(problem) as caught:
-        check_rows(value, [0, 1])
-    assert str(caught.value).startswith("scores ")
-    with refused(problem):
-        check_scores(value, "real")
-    with pytest.raises(InputError, match="sample_weight "):
-        check_rows([0.2, 0.8], [0, 1], value)
+    ]:
+        with subtests.test(value=value, problem=problem):
+            with refused(problem) as caught:
+                check_rows(value, [0, 1])
+            assert str(caught.value).startswith("scores ")
+            with refused(problem):
+                check_scores(value, "real")
+            with pytest.raises(InputError, match="sample_weight "):
+                check_rows([0.2, 0.8], [0, 1], value)
 
 
 def test_whole_numbers_that_float64_cannot_hold() -> None:
@@ -212,20 +210,21 @@ def test_whole_numbers_that_float64_cannot_hold() -> None:
 # --- sizes ---
 
 
-@pytest.mark.parametrize("empty", [[], (), np.array([]), np.zeros((0, 1)), np.array([], dtype=object)])
-def test_no_rows(empty: Any) -> None:
-    with refused("scores is empty"):
-        check_rows(empty, empty)
-    with refused("scores is empty"):
-        check_rows(empty, [1])
-    with refused("y has 0 rows but scores has 1"):
-        check_rows([0.5], empty)
-    with refused("y is empty"):
-        check_labels(empty)
-    with refused("scores is empty"):
-        sniff_kind(np.array([]))
-    for kind in KINDS:
-        assert check_scores(empty, kind).shape == (0,)
+def test_no_rows(subtests) -> None:
+    for empty in [[], (), np.array([]), np.zeros((0, 1)), np.array([], dtype=object)]:
+        with subtests.test(empty=empty):
+            with refused("scores is empty"):
+                check_rows(empty, empty)
+            with refused("scores is empty"):
+                check_rows(empty, [1])
+            with refused("y has 0 rows but scores has 1"):
+                check_rows([0.5], empty)
+            with refused("y is empty"):
+                check_labels(empty)
+            with refused("scores is empty"):
+                sniff_kind(np.array([]))
+            for kind in KINDS:
+                assert check_scores(empty, kind).shape == (0,)
 
 
 def test_one_row_and_two_rows() -> None:
@@ -244,10 +243,13 @@ def test_lengths_are_named() -> None:
 # --- scores ---
 
 
-@pytest.mark.parametrize("missing", [np.nan, None, Decimal("NaN")])
-def test_missing_scores_are_refused_at_fit(missing: object) -> None:
-    with refused("scores has 2 missing values (NaN), the first at row 1 counted from 0"):
-        check_rows([0.1, missing, 0.3, missing], LABELS)
+def test_missing_scores_are_refused_at_fit(subtests) -> None:
+    for missing in [np.nan, None, Decimal("NaN")]:
+        with (
+            subtests.test(missing=missing),
+            refused("scores has 2 missing values (NaN), the first at row 1 counted from 0"),
+        ):
+            check_rows([0.1, missing, 0.3, missing], LABELS)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
@@ -269,16 +271,17 @@ def test_the_first_bad_row_is_found_in_a_long_column() -> None:
         check_rows(labels * 0.5, labels, weights, weights="counts")
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-def test_negative_zero_becomes_zero(dtype: str) -> None:
-    scores = np.array([-0.0, 0.5, 0.0, 1.0], dtype=dtype)
-    rows = check_rows(scores, LABELS)
-    assert not np.signbit(rows.scores).any()
-    assert np.signbit(scores[0])
-    assert not np.signbit(check_scores(scores, "probability")).any()
-    below = np.array([-0.0, -0.5, 0.0, 1.0], dtype=dtype)
-    assert np.signbit(check_rows(below, LABELS, kind="real").scores).tolist() == [False, True, False, False]
-    assert np.signbit(check_scores([np.nan, -0.0], "real")[1]) == np.False_
+def test_negative_zero_becomes_zero(subtests) -> None:
+    for dtype in ["f2", "f4", "f8"]:
+        with subtests.test(dtype=dtype):
+            scores = np.array([-0.0, 0.5, 0.0, 1.0], dtype=dtype)
+            rows = check_rows(scores, LABELS)
+            assert not np.signbit(rows.scores).any()
+            assert np.signbit(scores[0])
+            assert not np.signbit(check_scores(scores, "probability")).any()
+            below = np.array([-0.0, -0.5, 0.0, 1.0], dtype=dtype)
+            assert np.signbit(check_rows(below, LABELS, kind="real").scores).tolist() == [False, True, False, False]
+            assert np.signbit(check_scores([np.nan, -0.0], "real")[1]) == np.False_
 
 
 @pytest.mark.parametrize("kind", ["logit", "real"])
@@ -288,25 +291,24 @@ def test_any_finite_number_is_a_logit_or_a_real(kind: Kind) -> None:
     assert rows.notes == ()
 
 
-@pytest.mark.parametrize(
-    ("scores", "words"),
-    [
+def test_declared_probabilities_lie_between_zero_and_one(subtests) -> None:
+    for scores, words in [
         ([0.1, 20.0, 99.0, 1.0], ["2 of 4 rows", "min 0.1, max 99", "divide by 100"]),
         ([-0.5, 0.2, 1.5, 0.3], ["2 of 4 rows", "min -0.5, max 1.5", "kind='logit' or kind='real'"]),
         ([0.1, 0.2, 700.0, 0.3], ["1 of 4 rows", "max 700", "kind='logit' or kind='real'"]),
         ([0.1, 0.2, 1.0000001, 0.3], ["1 of 4 rows", "max 1.0000001", "clip them"]),
-    ],
-)
-def test_declared_probabilities_lie_between_zero_and_one(scores: list[float], words: list[str]) -> None:
-    for call in (lambda: check_rows(scores, LABELS, kind="probability"), lambda: check_scores(scores, "probability")):
-        with refused(f"scores must lie in [0, 1] to be probabilities, but {words[0]}") as caught:
-            call()
-        assert all(word in str(caught.value) for word in words)
+    ]:
+        with subtests.test(scores=scores):
+            problem = f"scores must lie in [0, 1] to be probabilities, but {words[0]}"
+            with refused(problem) as at_fit:
+                check_rows(scores, LABELS, kind="probability")
+            with refused(problem) as at_transform:
+                check_scores(scores, "probability")
+            assert all(word in str(caught.value) for caught in (at_fit, at_transform) for word in words)
 
 
-@pytest.mark.parametrize(
-    ("scores", "kind"),
-    [
+def test_the_guess_is_made_reported_and_can_be_silenced(subtests) -> None:
+    for scores, kind in [
         ([0.0, 1.0], "probability"),
         ([0.3, 0.3], "probability"),
         ([-0.5, 0.5], "logit"),
@@ -317,32 +319,30 @@ def test_declared_probabilities_lie_between_zero_and_one(scores: list[float], wo
         ([-1.0, 41.0], "real"),
         ([300.0, 850.0], "real"),
         ([0.0, 100.5], "real"),
-    ],
-)
-def test_the_guess_is_made_reported_and_can_be_silenced(scores: list[float], kind: Kind) -> None:
-    guess, note = sniff_kind(np.array(scores))
-    assert guess == kind
-    assert note.as_dict() == {
-        "code": "kind-guessed",
-        "text": str(note),
-        "kind": kind,
-        "low": min(scores),
-        "high": max(scores),
-    }
-    if kind == "probability":
-        rows = check_rows(scores, [0, 1])
-    else:
-        with pytest.warns(CalibrantWarning) as caught:
-            rows = check_rows(scores, [0, 1])
-        assert [warning.message.note for warning in caught] == [note]
-    assert rows.kind == kind
-    assert rows.notes == rows.kind_notes == (note,)
-    assert check_rows(scores, [0, 1], kind=kind).notes == ()
+    ]:
+        with subtests.test(scores=scores, kind=kind):
+            guess, note = sniff_kind(np.array(scores))
+            assert guess == kind
+            assert note.as_dict() == {
+                "code": "kind-guessed",
+                "text": str(note),
+                "kind": kind,
+                "low": min(scores),
+                "high": max(scores),
+            }
+            if kind == "probability":
+                rows = check_rows(scores, [0, 1])
+            else:
+                with pytest.warns(CalibrantWarning) as caught:
+                    rows = check_rows(scores, [0, 1])
+                assert [warning.message.note for warning in caught] == [note]
+            assert rows.kind == kind
+            assert rows.notes == rows.kind_notes == (note,)
+            assert check_rows(scores, [0, 1], kind=kind).notes == ()
 
 
-@pytest.mark.parametrize(
-    ("scores", "sentence"),
-    [
+def test_the_guess_in_words(subtests) -> None:
+    for scores, sentence in [
         ([0.2, 0.9], "scores read as probabilities (all in [0, 1])"),
         (
             [-2.0, 3.5],
@@ -354,26 +354,26 @@ def test_the_guess_is_made_reported_and_can_be_silenced(scores: list[float], kin
             "scores read as real numbers (from 300 to 850): pass kind='real' to confirm, or kind='logit' if they are "
             "log-odds",
         ),
-    ],
-)
-def test_the_guess_in_words(scores: list[float], sentence: str) -> None:
-    assert str(sniff_kind(np.array(scores))[1]) == sentence
+    ]:
+        with subtests.test(scores=scores, sentence=sentence):
+            assert str(sniff_kind(np.array(scores))[1]) == sentence
 
 
-@pytest.mark.parametrize("scores", [[0.0, 100.0], [5.0, 60.0], [0.2, 1.1]])
-def test_percentages_are_refused(scores: list[float]) -> None:
-    message = "scores holds values between 0 and 100 that look like percentages (min "
-    with refused(message):
-        check_rows(scores, [0, 1])
-    with refused("): divide by 100, or pass kind='real' if they are not"):
-        sniff_kind(np.array(scores))
-    assert check_rows(scores, [0, 1], kind="real").kind == "real"
+def test_percentages_are_refused(subtests) -> None:
+    for scores in [[0.0, 100.0], [5.0, 60.0], [0.2, 1.1]]:
+        with subtests.test(scores=scores):
+            message = "scores holds values between 0 and 100 that look like percentages (min "
+            with refused(message):
+                check_rows(scores, [0, 1])
+            with refused("): divide by 100, or pass kind='real' if they are not"):
+                sniff_kind(np.array(scores))
+            assert check_rows(scores, [0, 1], kind="real").kind == "real"
 
 
-@pytest.mark.parametrize("scores", [[0.5, 1 + 1e-12], [-1e-12, 0.5], [1 + 1e-7, 1 + 1e-7]])
-def test_rounding_is_not_a_percentage_nor_a_logit(scores: list[float]) -> None:
-    with refused("clip them to [0, 1]"):
-        check_rows(scores, [0, 1])
+def test_rounding_is_not_a_percentage_nor_a_logit(subtests) -> None:
+    for scores in [[0.5, 1 + 1e-12], [-1e-12, 0.5], [1 + 1e-7, 1 + 1e-7]]:
+        with subtests.test(scores=scores), refused("clip them to [0, 1]"):
+            check_rows(scores, [0, 1])
 
 
 def test_sniffing_needs_finite_scores() -> None:
@@ -395,31 +395,39 @@ def test_unknown_options(option: str) -> None:
 # --- check_scores ---
 
 
-@pytest.mark.parametrize(
-    ("dtype", "out"),
-    [("f2", "f8"), ("f4", "f4"), ("f8", "f8"), (">f4", "f4"), ("i8", "f8"), ("u1", "f8"), ("?", "f8"), ("O", "f8")],
-)
-def test_float32_stays_float32(dtype: str, out: str) -> None:
-    given_scores = np.array([0, 1, 1]).astype(dtype)
-    checked = check_scores(given_scores, "probability")
-    assert checked.dtype == np.dtype(out)
-    np.testing.assert_array_equal(checked, [0, 1, 1])
+def test_float32_stays_float32(subtests) -> None:
+    for dtype, out in [
+        ("f2", "f8"),
+        ("f4", "f4"),
+        ("f8", "f8"),
+        (">f4", "f4"),
+        ("i8", "f8"),
+        ("u1", "f8"),
+        ("?", "f8"),
+        ("O", "f8"),
+    ]:
+        with subtests.test(dtype=dtype, out=out):
+            given_scores = np.array([0, 1, 1]).astype(dtype)
+            checked = check_scores(given_scores, "probability")
+            assert checked.dtype == np.dtype(out)
+            np.testing.assert_array_equal(checked, [0, 1, 1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_missing_score_stays_missing(kind: Kind) -> None:
-    np.testing.assert_array_equal(check_scores([0.5, np.nan], kind), [0.5, np.nan])
-    np.testing.assert_array_equal(check_scores([0.5, None], kind), [0.5, np.nan])
-    assert np.isnan(check_scores([np.nan, np.nan], kind)).all()
-    assert np.isnan(check_scores([None, None], kind)).all()
-    assert np.isnan(check_scores(np.full(2, np.nan, dtype="f4"), kind)).all()
+def test_a_missing_score_stays_missing(subtests) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            np.testing.assert_array_equal(check_scores([0.5, np.nan], kind), [0.5, np.nan])
+            np.testing.assert_array_equal(check_scores([0.5, None], kind), [0.5, np.nan])
+            assert np.isnan(check_scores([np.nan, np.nan], kind)).all()
+            assert np.isnan(check_scores([None, None], kind)).all()
+            assert np.isnan(check_scores(np.full(2, np.nan, dtype="f4"), kind)).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scores", [[0.5, np.inf], [np.nan, -np.inf], np.array([np.inf, np.nan], dtype="f4")])
-def test_infinite_scores_are_refused_at_transform(kind: Kind, scores: Any) -> None:
-    with refused("p has 1 infinity (inf)"):
-        check_scores(scores, kind, name="p")
+def test_infinite_scores_are_refused_at_transform(subtests) -> None:
+    for kind in KINDS:
+        for scores in [[0.5, np.inf], [np.nan, -np.inf], np.array([np.inf, np.nan], dtype="f4")]:
+            with subtests.test(kind=kind, scores=scores), refused("p has 1 infinity (inf)"):
+                check_scores(scores, kind, name="p")
 
 
 def test_missing_scores_do_not_hide_bad_ones() -> None:
@@ -435,9 +443,8 @@ def test_masked_scores_are_refused_at_transform() -> None:
 # --- labels ---
 
 
-@pytest.mark.parametrize(
-    ("y", "positive", "labels", "notes"),
-    [
+def test_two_labels(subtests) -> None:
+    for y, positive, labels, notes in [
         ([False, True], None, [0, 1], ()),
         ([0.0, 1.0], None, [0, 1], ()),
         ([-1, 1], None, [0, 1], ("labels -1/1 read as 0/1",)),
@@ -461,16 +468,15 @@ def test_masked_scores_are_refused_at_transform() -> None:
         (["bad", 0], "bad", [1, 0], ("labels 0/'bad' read as 0/1",)),
         (["bad", 0], 0, [0, 1], ("labels 'bad'/0 read as 0/1",)),
         (np.array([0.1, 0.7], dtype="f4"), np.float32(0.7), [0, 1], ...),
-    ],
-)
-def test_two_labels(y: Any, positive: object, labels: list[int], notes: Any) -> None:
-    found, given = check_labels(y, positive)
-    assert found.dtype == np.uint8
-    assert found.tolist() == labels
-    if notes is not ...:  # a float32 spelt out is of no interest
-        assert tuple(map(str, given)) == notes
-        assert {note.code for note in given} <= {"labels-minus-one", "labels-read"}
-        assert json.dumps([note.as_dict() for note in given])
+    ]:
+        with subtests.test(y=y, positive=positive, labels=labels, notes=notes):
+            found, given = check_labels(y, positive)
+            assert found.dtype == np.uint8
+            assert found.tolist() == labels
+            if notes is not ...:  # a float32 spelt out is of no interest
+                assert tuple(map(str, given)) == notes
+                assert {note.code for note in given} <= {"labels-minus-one", "labels-read"}
+                assert json.dumps([note.as_dict() for note in given])
 
 
 def test_label_notes_travel_with_the_rows() -> None:
@@ -479,9 +485,8 @@ def test_label_notes_travel_with_the_rows() -> None:
     assert [note.code for note in check_rows([0.2, 0.3], [-1, 1]).other_notes] == ["labels-minus-one"]
 
 
-@pytest.mark.parametrize(
-    ("y", "positive", "problem"),
-    [
+def test_labels_that_are_not_clear(subtests) -> None:
+    for y, positive, problem in [
         ([1, 2], None, "y holds the labels 1 and 2: pass positive=2 or positive=1, whichever counts as the event"),
         (["no", "yes"], None, "y holds the labels 'no' and 'yes': pass positive='yes'"),
         (["0", "1"], None, "y holds the labels '0' and '1': pass positive='1'"),
@@ -500,27 +505,27 @@ def test_label_notes_travel_with_the_rows() -> None:
         ([0.0, np.inf, np.inf], None, "y has 2 infinities (inf), the first at row 1"),
         (np.array([1, 2], dtype="m8[D]"), None, "y holds values of type timedelta64[D]"),
         (np.array([{"a": 1}, {"a": 2}], dtype=object), None, "y holds values that cannot be compared"),
-    ],
-)
-def test_labels_that_are_not_clear(y: Any, positive: object, problem: str) -> None:
-    with refused(problem):
-        check_labels(y, positive)
-    with refused(problem):
-        check_rows(np.linspace(0.2, 0.7, len(y)), y, positive=positive)
+    ]:
+        with subtests.test(y=y, positive=positive, problem=problem):
+            with refused(problem):
+                check_labels(y, positive)
+            with refused(problem):
+                check_rows(np.linspace(0.2, 0.7, len(y)), y, positive=positive)
 
 
-@pytest.mark.parametrize("missing", [np.nan, None, float("nan"), Decimal("NaN"), np.datetime64("NaT")])
-@pytest.mark.parametrize("values", [(0, 1), (0.0, 1.0), ("no", "yes"), (False, True)])
-def test_missing_labels(values: tuple[Any, Any], missing: object) -> None:
-    y = np.array([*values, missing, values[0], missing], dtype=object)
-    sentence = (
-        "y has 2 missing values (NaN or null), the first at row 2 counted from 0: "
-        "drop these rows; a label that has not arrived is not a negative"
-    )
-    with refused(sentence):
-        check_labels(y.tolist(), positive=values[1])
-    with refused(sentence):
-        check_rows(np.linspace(0, 1, 5), y)
+def test_missing_labels(subtests) -> None:
+    for missing in [np.nan, None, float("nan"), Decimal("NaN"), np.datetime64("NaT")]:
+        for values in [(0, 1), (0.0, 1.0), ("no", "yes"), (False, True)]:
+            with subtests.test(missing=missing, values=values):
+                y = np.array([*values, missing, values[0], missing], dtype=object)
+                sentence = (
+                    "y has 2 missing values (NaN or null), the first at row 2 counted from 0: "
+                    "drop these rows; a label that has not arrived is not a negative"
+                )
+                with refused(sentence):
+                    check_labels(y.tolist(), positive=values[1])
+                with refused(sentence):
+                    check_rows(np.linspace(0, 1, 5), y)
 
 
 def test_the_argument_name_in_label_errors() -> None:
@@ -538,17 +543,17 @@ def test_one_class_warns(value: int) -> None:
 # --- mistakes that look like data ---
 
 
-@pytest.mark.parametrize("y", [SCORES, np.array(SCORES, dtype="f4"), np.array(SCORES, dtype=object)])
-@pytest.mark.parametrize("scores", [LABELS, [False, True, False, True], [1, 1, 1, 1]])
-def test_swapped_arguments(scores: Any, y: Any) -> None:
-    with refused("scores and y look swapped"):
-        check_rows(scores, y)
+def test_swapped_arguments(subtests) -> None:
+    for y in [SCORES, np.array(SCORES, dtype="f4"), np.array(SCORES, dtype=object)]:
+        for scores in [LABELS, [False, True, False, True], [1, 1, 1, 1]]:
+            with subtests.test(y=y, scores=scores), refused("scores and y look swapped"):
+                check_rows(scores, y)
 
 
-@pytest.mark.parametrize(("scores", "y"), [(LABELS, [0, 1, 2, 3]), (LABELS, [0.2, 0.3, 4.0, 0.1]), (SCORES, SCORES)])
-def test_too_many_labels_are_not_always_swapped(scores: Any, y: Any) -> None:
-    with refused("take two classes"):
-        check_rows(scores, y)
+def test_too_many_labels_are_not_always_swapped(subtests) -> None:
+    for scores, y in [(LABELS, [0, 1, 2, 3]), (LABELS, [0.2, 0.3, 4.0, 0.1]), (SCORES, SCORES)]:
+        with subtests.test(scores=scores, y=y), refused("take two classes"):
+            check_rows(scores, y)
 
 
 @pytest.mark.parametrize("n", [3, 200])
@@ -586,14 +591,15 @@ def test_no_weights_are_counts_of_one() -> None:
         assert rows.counts
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "u8", "O"])
-def test_counts(dtype: str) -> None:
-    rows = check_rows(SCORES, LABELS, np.array([1, 2, 3, 4]).astype(dtype), weights="counts")
-    assert rows.weights is not None
-    assert rows.weights.dtype == np.int64
-    assert rows.weights.tolist() == [1, 2, 3, 4]
-    assert rows.counts
-    assert [note.code for note in rows.notes] == ["kind-guessed"]
+def test_counts(subtests) -> None:
+    for dtype in ["f4", "f8", "i4", "i8", "u1", "u8", "O"]:
+        with subtests.test(dtype=dtype):
+            rows = check_rows(SCORES, LABELS, np.array([1, 2, 3, 4]).astype(dtype), weights="counts")
+            assert rows.weights is not None
+            assert rows.weights.dtype == np.int64
+            assert rows.weights.tolist() == [1, 2, 3, 4]
+            assert rows.counts
+            assert [note.code for note in rows.notes] == ["kind-guessed"]
 
 
 def test_the_largest_count() -> None:
@@ -615,9 +621,8 @@ def test_whole_importance_weights_are_noted() -> None:
     assert len(check_rows(SCORES, LABELS, [1, 2, 3, 4.5]).notes) == 1
 
 
-@pytest.mark.parametrize(
-    ("w", "meaning", "problem"),
-    [
+def test_weights_that_are_refused(subtests) -> None:
+    for w, meaning, problem in [
         ([1, -1, 1, -2], "importance", "sample_weight is negative, first at row 1"),
         ([1, -1, 1, -2], "counts", "sample_weight is negative, first at row 1"),
         ([1, np.nan, 1, 1], "importance", "sample_weight has 1 missing value (NaN), the first at row 1"),
@@ -633,11 +638,9 @@ def test_whole_importance_weights_are_noted() -> None:
         ([1, 1.5, 2.5, 1], "counts", "sample_weight is 1.5 at row 1"),
         ([1, 1, 1, 2**53], "counts", "sample_weight is 9007199254740992 at row 3"),
         ([1e308, 1e308, 1, 1], "importance", "sample_weight sums to infinity"),
-    ],
-)
-def test_weights_that_are_refused(w: Any, meaning: Any, problem: str) -> None:
-    with refused(problem):
-        check_rows(SCORES, LABELS, w, weights=meaning)
+    ]:
+        with subtests.test(w=w, meaning=meaning, problem=problem), refused(problem):
+            check_rows(SCORES, LABELS, w, weights=meaning)
 
 
 def test_counts_that_overflow_int64() -> None:
@@ -684,40 +687,42 @@ def test_classes_are_judged_after_rows_are_dropped() -> None:
 # --- groups and time ---
 
 
-@pytest.mark.parametrize(
-    "values",
-    [list("abab"), [1, 2, 1, 2], [0.5, 1.5, 0.5, 1.5], [True, False] * 2, ["a", 1, "a", 1], np.array(list("abab"))],
-)
-def test_groups_are_kept_as_they_are(values: Any) -> None:
-    rows = check_rows(SCORES, LABELS, groups=values)
-    assert rows.groups is not None
-    assert rows.groups.tolist() == list(values)
+def test_groups_are_kept_as_they_are(subtests) -> None:
+    for values in [
+        list("abab"),
+        [1, 2, 1, 2],
+        [0.5, 1.5, 0.5, 1.5],
+        [True, False] * 2,
+        ["a", 1, "a", 1],
+        np.array(list("abab")),
+    ]:
+        with subtests.test(values=values):
+            rows = check_rows(SCORES, LABELS, groups=values)
+            assert rows.groups is not None
+            assert rows.groups.tolist() == list(values)
 
 
-@pytest.mark.parametrize("name", ["groups", "time"])
-@pytest.mark.parametrize(
-    "values",
-    [
-        ["a", None, "b", "b"],
-        ["a", float("nan"), "b", "b"],
-        [1.0, np.nan, 2.0, 2.0],
-        [1, None, 2, 2],
-        np.array(["2024-01-01", "NaT", "2024-01-02", "2024-01-02"], dtype="M8[D]"),
-        np.array([1, "NaT", 2, 3], dtype="m8[D]"),
-    ],
-)
-def test_groups_and_time_may_not_be_missing(name: str, values: Any) -> None:
-    arguments: dict[str, Any] = {name: values}
-    with refused(f"{name} has 1 missing value (NaN or null), the first at row 1"):
-        check_rows(SCORES, LABELS, **arguments)
+def test_groups_and_time_may_not_be_missing(subtests) -> None:
+    for name in ["groups", "time"]:
+        for values in [
+            ["a", None, "b", "b"],
+            ["a", float("nan"), "b", "b"],
+            [1.0, np.nan, 2.0, 2.0],
+            [1, None, 2, 2],
+            np.array(["2024-01-01", "NaT", "2024-01-02", "2024-01-02"], dtype="M8[D]"),
+            np.array([1, "NaT", 2, 3], dtype="m8[D]"),
+        ]:
+            with subtests.test(name=name, values=values):
+                arguments: dict[str, Any] = {name: values}
+                with refused(f"{name} has 1 missing value (NaN or null), the first at row 1"):
+                    check_rows(SCORES, LABELS, **arguments)
 
 
 NAIVE = [dt.datetime(2024, 1, day) for day in (1, 3, 2, 4)]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_time_can_be_put_in_order(subtests) -> None:
+    for values in [
         [1, 3, 2, 4],
         [0.1, 0.3, 0.2, 0.4],
         NAIVE,
@@ -730,21 +735,19 @@ NAIVE = [dt.datetime(2024, 1, day) for day in (1, 3, 2, 4)]
         ["2024-01", "2024-03", "2024-02", "2024-04"],
         ["2021", "2023", "2022", "2024"],
         ["2024-01-01T23:00-05:00", "2024-01-02T06:00:00Z", "2024-01-02 05:30:00+00:00", "2024-01-02T12:00+01:00"],
-    ],
-)
-def test_time_can_be_put_in_order(values: Any) -> None:
-    rows = check_rows(SCORES, LABELS, time=values)
-    assert rows.time is not None
-    assert np.argsort(rows.time).tolist() == [0, 2, 1, 3]
-    is_text = isinstance(values[0], str)
-    assert (rows.time.dtype == "M8[us]") is is_text
-    assert [note.code for note in rows.other_notes] == ["time-from-text"] * is_text
-    assert [str(note) for note in rows.other_notes] == ["time read as UTC dates from ISO 8601 text"] * is_text
+    ]:
+        with subtests.test(values=values):
+            rows = check_rows(SCORES, LABELS, time=values)
+            assert rows.time is not None
+            assert np.argsort(rows.time).tolist() == [0, 2, 1, 3]
+            is_text = isinstance(values[0], str)
+            assert (rows.time.dtype == "M8[us]") is is_text
+            assert [note.code for note in rows.other_notes] == ["time-from-text"] * is_text
+            assert [str(note) for note in rows.other_notes] == ["time read as UTC dates from ISO 8601 text"] * is_text
 
 
-@pytest.mark.parametrize(
-    ("values", "problem"),
-    [
+def test_time_that_has_no_order(subtests) -> None:
+    for values, problem in [
         (["03/01/2024", "04/01/2024"] * 2, "time holds text that is not an ISO 8601 date, such as '0"),
         (["1", "2"] * 2, "not an ISO 8601 date"),
         (["2024-01-01", "2024-01-01T00:00Z"] * 2, "time has a time zone on some rows only"),
@@ -753,63 +756,68 @@ def test_time_can_be_put_in_order(values: Any) -> None:
         (np.array([b"2024", b"2025"] * 2), "time holds values that cannot be put in order"),
         ([object(), object()] * 2, "time holds values that cannot be put in order"),
         (np.array([{}, {}, {}, {}], dtype=object), "time holds values that cannot be compared"),
-    ],
-)
-def test_time_that_has_no_order(values: Any, problem: str) -> None:
-    with refused(problem):
-        check_rows(SCORES, LABELS, time=values)
+    ]:
+        with subtests.test(values=values, problem=problem), refused(problem):
+            check_rows(SCORES, LABELS, time=values)
 
 
 # --- dataframe libraries ---
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "Float32", "Float64", "category", "object", "double[pyarrow]"])
-def test_pandas_scores(dtype: str) -> None:
-    pd = pytest.importorskip("pandas")
-    if "pyarrow" in dtype:
-        pytest.importorskip("pyarrow")
-    index = [7, 8, 9, 10]
-    scores = pd.Series([0.25, 0.75, 0.5, 1.0], index=index).astype(dtype)
-    rows = check_rows(scores, pd.Series(LABELS, index=index), pd.Series([1.5, 1, 1, 1]), groups=pd.Series(list("abab")))
-    assert_clean(rows, [0.25, 0.75, 0.5, 1.0])
-    assert check_scores(scores, "probability").dtype == ("f4" if "32" in dtype else "f8")
+def test_pandas_scores(subtests) -> None:
+    for dtype in ["float32", "float64", "Float32", "Float64", "category", "object", "double[pyarrow]"]:
+        with subtests.test(dtype=dtype):
+            pd = pytest.importorskip("pandas")
+            if "pyarrow" in dtype:
+                pytest.importorskip("pyarrow")
+            index = [7, 8, 9, 10]
+            scores = pd.Series([0.25, 0.75, 0.5, 1.0], index=index).astype(dtype)
+            rows = check_rows(
+                scores, pd.Series(LABELS, index=index), pd.Series([1.5, 1, 1, 1]), groups=pd.Series(list("abab"))
+            )
+            assert_clean(rows, [0.25, 0.75, 0.5, 1.0])
+            assert check_scores(scores, "probability").dtype == ("f4" if "32" in dtype else "f8")
 
 
-@pytest.mark.parametrize("dtype", ["Float32", "Float64", "Int64", "boolean", "object", "double[pyarrow]"])
-def test_pandas_missing_scores(dtype: str) -> None:
-    pd = pytest.importorskip("pandas")
-    if "pyarrow" in dtype:
-        pytest.importorskip("pyarrow")
-    scores = pd.Series([1, None, 0, 1], dtype=dtype)
-    with refused("scores has 1 missing value (NaN), the first at row 1"):
-        check_rows(scores, LABELS)
-    checked = check_scores(scores, "probability")
-    np.testing.assert_array_equal(checked, [1, np.nan, 0, 1])
-    assert checked.dtype == ("f4" if dtype == "Float32" else "f8")
+def test_pandas_missing_scores(subtests) -> None:
+    for dtype in ["Float32", "Float64", "Int64", "boolean", "object", "double[pyarrow]"]:
+        with subtests.test(dtype=dtype):
+            pd = pytest.importorskip("pandas")
+            if "pyarrow" in dtype:
+                pytest.importorskip("pyarrow")
+            scores = pd.Series([1, None, 0, 1], dtype=dtype)
+            with refused("scores has 1 missing value (NaN), the first at row 1"):
+                check_rows(scores, LABELS)
+            checked = check_scores(scores, "probability")
+            np.testing.assert_array_equal(checked, [1, np.nan, 0, 1])
+            assert checked.dtype == ("f4" if dtype == "Float32" else "f8")
 
 
-@pytest.mark.parametrize("dtype", ["int8", "bool", "Int64", "boolean", "Float64", "category", "object"])
-def test_pandas_labels(dtype: str) -> None:
-    pd = pytest.importorskip("pandas")
-    assert check_labels(pd.Series(LABELS).astype(dtype))[0].tolist() == LABELS
+def test_pandas_labels(subtests) -> None:
+    for dtype in ["int8", "bool", "Int64", "boolean", "Float64", "category", "object"]:
+        with subtests.test(dtype=dtype):
+            pd = pytest.importorskip("pandas")
+            assert check_labels(pd.Series(LABELS).astype(dtype))[0].tolist() == LABELS
 
 
-@pytest.mark.parametrize("dtype", ["string", "category", "object"])
-def test_pandas_text_labels(dtype: str) -> None:
-    pd = pytest.importorskip("pandas")
-    y = pd.Series(["no", "yes", "no", "yes"], dtype=dtype)
-    assert check_labels(y, "yes")[0].tolist() == LABELS
-    with refused("y holds the labels 'no' and 'yes': pass positive='yes'"):
-        check_labels(y)
-    with refused("y has 1 missing value"):
-        check_labels(pd.Series(["no", None, "yes"], dtype=dtype), "yes")
+def test_pandas_text_labels(subtests) -> None:
+    for dtype in ["string", "category", "object"]:
+        with subtests.test(dtype=dtype):
+            pd = pytest.importorskip("pandas")
+            y = pd.Series(["no", "yes", "no", "yes"], dtype=dtype)
+            assert check_labels(y, "yes")[0].tolist() == LABELS
+            with refused("y holds the labels 'no' and 'yes': pass positive='yes'"):
+                check_labels(y)
+            with refused("y has 1 missing value"):
+                check_labels(pd.Series(["no", None, "yes"], dtype=dtype), "yes")
 
 
-@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "object"])
-def test_pandas_missing_labels(dtype: str) -> None:
-    pd = pytest.importorskip("pandas")
-    with refused("y has 1 missing value (NaN or null), the first at row 1"):
-        check_labels(pd.Series([1, None, 0], dtype=dtype))
+def test_pandas_missing_labels(subtests) -> None:
+    for dtype in ["Int64", "boolean", "Float64", "object"]:
+        with subtests.test(dtype=dtype):
+            pd = pytest.importorskip("pandas")
+            with refused("y has 1 missing value (NaN or null), the first at row 1"):
+                check_labels(pd.Series([1, None, 0], dtype=dtype))
 
 
 def test_pandas_text_scores() -> None:
@@ -879,42 +887,49 @@ def series(library: str) -> Callable[[list[Any]], Any]:
     return lambda values: module.chunked_array([module.array(values[:1]), module.array(values[1:])])
 
 
-@pytest.mark.parametrize("library", ["polars", "pyarrow", "chunked"])
-def test_polars_and_arrow_columns(library: str) -> None:
-    column = series(library)
-    for labels in (LABELS, [bool(v) for v in LABELS], [float(v) for v in LABELS]):
-        rows = check_rows(
-            column(SCORES),
-            column(labels),
-            column([1.5, 1.0, 1.0, 1.0]),
-            groups=column(list("abab")),
-            time=column(NAIVE),
-        )
-        assert_clean(rows)
-        assert rows.groups is not None
-        assert rows.time is not None
-        assert rows.groups.tolist() == list("abab")
-        assert rows.time.dtype.kind == "M"
-    assert check_labels(column(["no", "yes"]), "yes")[0].tolist() == [0, 1]
-    assert check_scores(column(SCORES), "probability").tolist() == SCORES
-    assert check_scores(column([Decimal("0.50"), Decimal("0.25")]), "probability").tolist() == [0.5, 0.25]
+def test_polars_and_arrow_columns(subtests) -> None:
+    for library in ["polars", "pyarrow", "chunked"]:
+        with subtests.test(library=library):
+            column = series(library)
+            for labels in (LABELS, [bool(v) for v in LABELS], [float(v) for v in LABELS]):
+                rows = check_rows(
+                    column(SCORES),
+                    column(labels),
+                    column([1.5, 1.0, 1.0, 1.0]),
+                    groups=column(list("abab")),
+                    time=column(NAIVE),
+                )
+                assert_clean(rows)
+                assert rows.groups is not None
+                assert rows.time is not None
+                assert rows.groups.tolist() == list("abab")
+                assert rows.time.dtype.kind == "M"
+            assert check_labels(column(["no", "yes"]), "yes")[0].tolist() == [0, 1]
+            assert check_scores(column(SCORES), "probability").tolist() == SCORES
+            assert check_scores(column([Decimal("0.50"), Decimal("0.25")]), "probability").tolist() == [0.5, 0.25]
 
 
-@pytest.mark.parametrize("library", ["polars", "pyarrow", "chunked"])
-def test_polars_and_arrow_nulls(library: str) -> None:
-    column = series(library)
-    for scores in ([0.1, None, 0.3, 0.4], [1, None, 0, 1], [True, None, False, True], [Decimal("0.1"), None] * 2):
-        with refused(", the first at row 1"):
-            check_rows(column(scores), LABELS)
-        assert np.isnan(check_scores(column(scores), "probability")[1])
-    for labels in ([1, None, 0], [True, None, False], [1.0, None, 0.0], ["no", None, "yes"]):
-        with refused("y has 1 missing value (NaN or null), the first at row 1"):
-            check_labels(column(labels))
-    with refused("sample_weight has 1 missing value"):
-        check_rows(SCORES, LABELS, column([1, None, 1, 1]))
-    for groups in (["a", None, "b", "b"], [1, None, 2, 2], [NAIVE[0], None, NAIVE[0], NAIVE[0]]):
-        with refused("groups has 1 missing value"):
-            check_rows(SCORES, LABELS, groups=column(groups))
+def test_polars_and_arrow_nulls(subtests) -> None:
+    for library in ["polars", "pyarrow", "chunked"]:
+        with subtests.test(library=library):
+            column = series(library)
+            for scores in (
+                [0.1, None, 0.3, 0.4],
+                [1, None, 0, 1],
+                [True, None, False, True],
+                [Decimal("0.1"), None] * 2,
+            ):
+                with refused(", the first at row 1"):
+                    check_rows(column(scores), LABELS)
+                assert np.isnan(check_scores(column(scores), "probability")[1])
+            for labels in ([1, None, 0], [True, None, False], [1.0, None, 0.0], ["no", None, "yes"]):
+                with refused("y has 1 missing value (NaN or null), the first at row 1"):
+                    check_labels(column(labels))
+            with refused("sample_weight has 1 missing value"):
+                check_rows(SCORES, LABELS, column([1, None, 1, 1]))
+            for groups in (["a", None, "b", "b"], [1, None, 2, 2], [NAIVE[0], None, NAIVE[0], NAIVE[0]]):
+                with refused("groups has 1 missing value"):
+                    check_rows(SCORES, LABELS, groups=column(groups))
 
 
 def test_encoded_text() -> None:
@@ -929,9 +944,8 @@ def test_encoded_text() -> None:
         assert check_labels(y, "yes")[0].tolist() == [0, 1, 0]
 
 
+@pytest.mark.since("numpy", "2.0")
 def test_numpy_variable_width_text() -> None:
-    if not hasattr(np, "dtypes") or not hasattr(np.dtypes, "StringDType"):
-        return  # numpy before 2 has no such text
     dtype = np.dtypes.StringDType(na_object=None)
     assert check_labels(np.array(["no", "yes"], dtype=dtype), "yes")[0].tolist() == [0, 1]
     with refused("y has 1 missing value"):
@@ -981,10 +995,10 @@ def test_the_callers_arrays_are_never_written_to() -> None:
     assert [a.tobytes() for a in arrays] == before
 
 
-@pytest.mark.parametrize("kind", ["logit", "real", None])
-def test_scores_beyond_arithmetic_are_refused(kind: Kind | None) -> None:
-    with pytest.raises(InputError, match="rescale"):
-        check_rows([-1e308, 1e308], [0, 1], kind=kind)
+def test_scores_beyond_arithmetic_are_refused(subtests) -> None:
+    for kind in ["logit", "real", None]:
+        with subtests.test(kind=kind), pytest.raises(InputError, match="rescale"):
+            check_rows([-1e308, 1e308], [0, 1], kind=kind)
 
 
 def test_rows_are_frozen() -> None:
@@ -1041,9 +1055,10 @@ def test_the_same_index_in_another_order_is_refused() -> None:
         check_rows(scores, y[::-1])
 
 
-@pytest.mark.parametrize("stray", [-0.01, -1.0, 1.3, 999.0])
-def test_one_stray_score_does_not_decide_what_the_others_mean(stray: float) -> None:
-    scores = np.linspace(0.01, 0.99, 200)
-    scores[7] = stray
-    with pytest.raises(InputError, match=r"scores has 1 of 200 values outside \[0, 1\], the first in row 7"):
-        check_rows(scores, np.arange(200) % 2)
+def test_one_stray_score_does_not_decide_what_the_others_mean(subtests) -> None:
+    for stray in [-0.01, -1.0, 1.3, 999.0]:
+        with subtests.test(stray=stray):
+            scores = np.linspace(0.01, 0.99, 200)
+            scores[7] = stray
+            with pytest.raises(InputError, match=r"scores has 1 of 200 values outside \[0, 1\], the first in row 7"):
+                check_rows(scores, np.arange(200) % 2)

@@ -7,18 +7,13 @@ from math import exp, lgamma
 
 import numpy as np
 import pytest
+from tests import worlds
 
 from calibrant import BayesianBinning, InputError, Refusal
 from calibrant.fits.bayesian_binning import fit_averaged
 from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
-
-
-def sample(n=2000, seed=0, decimals=None):
-    rng = np.random.default_rng(seed)
-    scores = rng.random(n) if decimals is None else rng.random(n).round(decimals)
-    return scores, (rng.random(n) < scores**2).astype(int)
 
 
 def beta(a, b):
@@ -49,7 +44,7 @@ def test_the_prior_counts_for_as_many_rows_as_asked():
 
 
 def test_it_is_the_average_of_all_binnings_by_brute_force():
-    scores, y = sample(200, seed=3, decimals=2)
+    scores, y = worlds.inflated(200, seed=3, decimals=2)
     fitted = fit_averaged(Tally.from_arrays(scores, y), spread=3.0)
     order = np.argsort(scores, kind="stable")
     scores, y = scores[order], y[order]
@@ -85,7 +80,7 @@ def test_few_bins_for_a_flat_truth_and_more_for_a_wild_one():
 
 
 def test_a_million_rows_need_991_sizes():
-    tally = Tally.from_arrays(*sample(10**6), grid=Grid())
+    tally = Tally.from_arrays(*worlds.inflated(10**6), grid=Grid())
     fitted = fit_averaged(tally)
     assert (fitted.counts.min(), fitted.counts.max(), len(fitted.counts)) == (10, 1000, 991)
     probes = np.linspace(0.05, 0.95, 19)
@@ -93,7 +88,7 @@ def test_a_million_rows_need_991_sizes():
 
 
 def test_weights_are_repetition_and_merging_changes_nothing():
-    scores, y = sample(300, decimals=2)
+    scores, y = worlds.inflated(300, decimals=2)
     w = np.random.default_rng(1).integers(0, 4, 300)
     repeated = BayesianBinning().fit(np.repeat(scores, w), np.repeat(y, w))
     assert BayesianBinning().fit(scores, y, w, weights="counts").map_ == repeated.map_
@@ -101,17 +96,20 @@ def test_weights_are_repetition_and_merging_changes_nothing():
     assert BayesianBinning().fit_tally(halves).map_ == BayesianBinning().fit(scores, y).map_
 
 
-@pytest.mark.parametrize(
-    ("scores", "y"),
-    [([0.0], [0]), ([1.0], [1]), ([0.2, 0.2], [0, 1]), ([0.0, 1.0], [0, 1]), (np.full(500, 0.4), np.ones(500))],
-    ids=["one row", "one event", "tied", "0 and 1", "one class"],
-)
-def test_few_rows_one_class_and_constant_scores(scores, y):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)
-        cal = BayesianBinning().fit(scores, np.asarray(y, dtype=int), kind="probability")
-    out = cal.transform(np.linspace(0, 1, 11))
-    assert ((out > 0) & (out < 1)).all()
+def test_few_rows_one_class_and_constant_scores(subtests):
+    for name, (scores, y) in {
+        "one row": ([0.0], [0]),
+        "one event": ([1.0], [1]),
+        "tied": ([0.2, 0.2], [0, 1]),
+        "0 and 1": ([0.0, 1.0], [0, 1]),
+        "one class": (np.full(500, 0.4), np.ones(500)),
+    }.items():
+        with subtests.test(name):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CalibrantWarning)
+                cal = BayesianBinning().fit(scores, np.asarray(y, dtype=int), kind="probability")
+            out = cal.transform(np.linspace(0, 1, 11))
+            assert ((out > 0) & (out < 1)).all()
 
 
 def test_a_users_own_bins_are_cells():
@@ -120,7 +118,7 @@ def test_a_users_own_bins_are_cells():
 
 
 def test_what_has_no_meaning_is_refused():
-    scores, y = sample(50)
+    scores, y = worlds.inflated(50)
     for options in ({"spread": 0.5}, {"spread": "10"}, {"spread": np.nan}, {"prior_rows": 0}, {"prior_rows": True}):
         with pytest.raises(InputError, match=next(iter(options))):
             BayesianBinning(**options).fit(scores, y)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import worlds
 
 from calibrant.calibration import Calibration, load
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.issuing import Bins
-from calibrant.guarantees.origins import BinRule
+from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.planning import plan, split_size
 from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import StepMap
@@ -22,19 +23,6 @@ from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
 FIVE = [0.1, 0.2, 0.3, 0.4, 0.5]
-
-
-def continuous(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    scores = rng.random(n)
-    return scores, (rng.random(n) < scores**2).astype(int)
-
-
-def heaped(n: int = 1000, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Four fifths of the rows on three values."""
-    rng = np.random.default_rng(seed)
-    scores = np.where(rng.random(n) < 0.8, rng.choice([0.8, 0.9, 0.95], n), rng.random(n))
-    return scores, (rng.random(n) < scores).astype(int)
 
 
 def after(*values: float) -> list[float]:
@@ -86,23 +74,24 @@ def test_three_bins_of_eight_rows():
     assert cal.map_ == StepMap([], [0.5])
 
 
-@pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
-@pytest.mark.parametrize(("n", "count"), [(1000, 10), (999, 10), (101, 7), (21, 10)])
-def test_every_bin_holds_its_share(n, count, grid):
-    scores, y = continuous(n)
-    tally = Tally.from_arrays(scores, y, grid=grid)
-    cal = HistogramBinning(count).fit_tally(tally)
-    assert_consistent(cal, tally)
-    ranks = [-(-b * (n + 1) // count) for b in range(1, count)]
-    edges = np.sort(scores)[np.array(ranks) - 1]
-    if grid is None:
-        assert cal.bins_.knots.tolist() == after(*edges)
-        assert cal.bins_.uncovered.tolist() == [False, True] * (count - 1) + [False]
-        assert cal.bins_.n[~cal.bins_.uncovered].min() >= (n + 1) // count - 1
-        assert cal.bins_.uncovered_rows == count - 1
-    else:
-        assert np.isin(grid.lower_edges(grid.codes(edges)), cal.bins_.knots).all()
-        assert np.isin(grid.lower_edges(grid.codes(edges) + 1), cal.bins_.knots).all()
+def test_every_bin_holds_its_share(subtests):
+    for grid in [None, Grid()]:
+        for n, count in [(1000, 10), (999, 10), (101, 7), (21, 10)]:
+            with subtests.test(grid=grid, n=n, count=count):
+                scores, y = worlds.inflated(n)
+                tally = Tally.from_arrays(scores, y, grid=grid)
+                cal = HistogramBinning(count).fit_tally(tally)
+                assert_consistent(cal, tally)
+                ranks = [-(-b * (n + 1) // count) for b in range(1, count)]
+                edges = np.sort(scores)[np.array(ranks) - 1]
+                if grid is None:
+                    assert cal.bins_.knots.tolist() == after(*edges)
+                    assert cal.bins_.uncovered.tolist() == [False, True] * (count - 1) + [False]
+                    assert cal.bins_.n[~cal.bins_.uncovered].min() >= (n + 1) // count - 1
+                    assert cal.bins_.uncovered_rows == count - 1
+                else:
+                    assert np.isin(grid.lower_edges(grid.codes(edges)), cal.bins_.knots).all()
+                    assert np.isin(grid.lower_edges(grid.codes(edges) + 1), cal.bins_.knots).all()
 
 
 def test_the_original_estimate_counts_the_upper_edge():
@@ -175,18 +164,23 @@ def test_the_original_estimate_on_a_grid():
     assert heavy.bins_.outputs.tolist() == [1 / 2, 2 / 3, 1 / 2]  # a heavy edge joins nobody
 
 
-@pytest.mark.parametrize("grid", [None, Grid(), COARSE], ids=["exact", "grid", "coarse"])
-def test_a_heavy_edge_at_score_one(grid):
+def test_a_heavy_edge_at_score_one(subtests):
     """Rank 4 of 7 is the first of four ones: a bin of its own, with nothing above it."""
-    tally = Tally.from_arrays([0.1, 0.2, 0.3, 1.0, 1.0, 1.0, 1.0], [0, 1, 0, 1, 1, 1, 0], grid=grid)
-    cal = HistogramBinning(2).fit_tally(tally)
-    assert_consistent(cal, tally)
-    filled = cal.bins_.n > 0
-    assert cal.bins_.n[filled].tolist() == [3, 4]
-    assert cal.transform([0.99, 1 - 2.0**-53, 1.0]).tolist() == [1 / 3, 1 / 3, 3 / 4]
-    assert cal.certificate().promised.tolist() == filled.tolist()
-    if grid is not None:
-        assert cal.bins_.knots.tolist() == [1.0]
+    for name, grid in {
+        "exact": None,
+        "grid": Grid(),
+        "coarse": COARSE,
+    }.items():
+        with subtests.test(name):
+            tally = Tally.from_arrays([0.1, 0.2, 0.3, 1.0, 1.0, 1.0, 1.0], [0, 1, 0, 1, 1, 1, 0], grid=grid)
+            cal = HistogramBinning(2).fit_tally(tally)
+            assert_consistent(cal, tally)
+            filled = cal.bins_.n > 0
+            assert cal.bins_.n[filled].tolist() == [3, 4]
+            assert cal.transform([0.99, 1 - 2.0**-53, 1.0]).tolist() == [1 / 3, 1 / 3, 3 / 4]
+            assert cal.certificate().promised.tolist() == filled.tolist()
+            if grid is not None:
+                assert cal.bins_.knots.tolist() == [1.0]
 
 
 @given(
@@ -255,23 +249,27 @@ def test_a_heavy_edge_then_a_light_neighbour():
     assert every.bins_.outputs.tolist() == cal.bins_.outputs.tolist()  # below the light edge is an edge, not a bin
 
 
-@pytest.mark.parametrize("make", [continuous, heaped], ids=["continuous", "heaped"])
-@pytest.mark.parametrize("estimate", ["inner", "all"])
-@pytest.mark.parametrize("grid", [None, Grid(), COARSE, Grid(0)], ids=["exact", "grid", "coarse", "coarsest"])
-@pytest.mark.parametrize("count", [2, 5, 23])
-def test_no_row_is_lost_between_promised_and_uncovered(make, estimate, grid, count):
-    tally = Tally.from_arrays(*make(1000), grid=grid)
-    cal = HistogramBinning(count, estimate=estimate).fit_tally(tally)
-    assert_consistent(cal, tally)
-    certificate = cal.certificate()
-    assert isinstance(certificate, Certificate)
-    assert (certificate.n, certificate.uncovered_rows) == (cal.bins_.n.sum(), cal.bins_.uncovered_rows)
+def test_no_row_is_lost_between_promised_and_uncovered(subtests):
+    for make in [worlds.inflated, worlds.mostly_tied]:
+        for estimate in ["inner", "all"]:
+            for grid in [None, Grid(), COARSE, Grid(0)]:
+                for count in [2, 5, 23]:
+                    with subtests.test(make=make, estimate=estimate, grid=grid, count=count):
+                        tally = Tally.from_arrays(*make(1000), grid=grid)
+                        cal = HistogramBinning(count, estimate=estimate).fit_tally(tally)
+                        assert_consistent(cal, tally)
+                        certificate = cal.certificate()
+                        assert isinstance(certificate, Certificate)
+                        assert (certificate.n, certificate.uncovered_rows) == (
+                            cal.bins_.n.sum(),
+                            cal.bins_.uncovered_rows,
+                        )
 
 
 @pytest.mark.parametrize("grid", [Grid(), COARSE], ids=["grid", "coarse"])
 def test_one_row_a_cell_gives_the_bins_of_the_exact_tally(grid):
     """Where no two rows share a cell, the grid changes where an edge begins and nothing else."""
-    scores = np.sort(np.unique(grid.lower_edges(grid.codes(continuous(60)[0]))))
+    scores = np.sort(np.unique(grid.lower_edges(grid.codes(worlds.inflated(60)[0]))))
     y = np.arange(len(scores)) % 3 == 0
     exact, gridded = (HistogramBinning(4).fit_tally(Tally.from_arrays(scores, y, grid=g)) for g in (None, grid))
     for name in ("outputs", "n", "events", "uncovered"):
@@ -345,17 +343,16 @@ def test_only_ties_on_one_value():
 
 
 def test_one_bin_is_the_event_rate():
-    cal = HistogramBinning(1).fit(*continuous(50))
-    assert cal.transform([0.2])[0] == continuous(50)[1].mean()
+    cal = HistogramBinning(1).fit(*worlds.inflated(50))
+    assert cal.transform([0.2])[0] == worlds.inflated(50)[1].mean()
     assert "in the one bin" in str(cal.certificate())
 
 
 # --------------------------------------------------------------------------------------------------- how many bins
 
 
-@pytest.mark.parametrize(
-    ("options", "n", "count"),
-    [
+def test_the_number_of_bins(subtests):
+    for options, n, count in [
         ({}, 1000, 5),
         ({}, 5000, 11),
         ({}, 20_000, 22),
@@ -367,31 +364,29 @@ def test_one_bin_is_the_event_rate():
         ({"epsilon": 0.08}, 5000, plan(n=5000, epsilon=0.08).n_bins),
         ({"epsilon": 0.08, "alpha": 0.01}, 5000, plan(n=5000, epsilon=0.08, alpha=0.01).n_bins),
         ({"n_bins": 17}, 1000, 17),
-    ],
-    ids=str,
-)
-def test_the_number_of_bins(options, n, count):
-    bins = HistogramBinning(**options).fit(*continuous(n)).bins_
-    assert (bins.n > 0).sum() == count
-    assert bins.uncovered.sum() == count - 1
+    ]:
+        with subtests.test(options=options, n=n, count=count):
+            bins = HistogramBinning(**options).fit(*worlds.inflated(n)).bins_
+            assert (bins.n > 0).sum() == count
+            assert bins.uncovered.sum() == count - 1
 
 
 def test_epsilon_is_kept():
-    cal = HistogramBinning(epsilon=0.1, alpha=0.2).fit(*continuous(4000))
+    cal = HistogramBinning(epsilon=0.1, alpha=0.2).fit(*worlds.inflated(4000))
     assert cal.certificate(alpha=0.2).epsilon <= 0.1
     with pytest.raises(InputError, match="epsilon"):
-        HistogramBinning(epsilon=0.01).fit(*continuous(100))
+        HistogramBinning(epsilon=0.01).fit(*worlds.inflated(100))
 
 
 def test_epsilon_with_a_part_plans_for_the_rest():
-    cal = HistogramBinning(epsilon=0.1, bins_from="part").fit(*continuous(4000))
+    cal = HistogramBinning(epsilon=0.1, bins_from="part").fit(*worlds.inflated(4000))
     assert len(cal.bins_.n) == plan(n=4000, epsilon=0.1, scheme="ums").n_bins
 
 
 def test_the_number_of_bins_comes_from_the_fitted_rows():
-    yesterday = Tally.from_arrays(*continuous(50_000, 5))
+    yesterday = Tally.from_arrays(*worlds.inflated(50_000, 5))
     for options, count in (({}, 5), ({"points_per_bin": 100}, 10)):
-        assert len(HistogramBinning(**options, bins_from=yesterday).fit(*continuous(1000)).bins_.n) == count
+        assert len(HistogramBinning(**options, bins_from=yesterday).fit(*worlds.inflated(1000)).bins_.n) == count
 
 
 def test_too_many_bins_are_warned_about():
@@ -424,13 +419,13 @@ WRONG = [
     {"epsilon": 1.0},
     {"epsilon": 0.5, "alpha": 0.0},
     {"epsilon": 0.5, "strategy": "width"},
-    {"epsilon": 0.5, "bins_from": Tally.from_arrays(*continuous(100, 7))},
+    {"epsilon": 0.5, "bins_from": Tally.from_arrays(*worlds.inflated(100, 7))},
     {"strategy": "width", "bins_from": "part"},
-    {"strategy": "width", "bins_from": Tally.from_arrays(*continuous(100, 7))},
+    {"strategy": "width", "bins_from": Tally.from_arrays(*worlds.inflated(100, 7))},
     {"bins_from": "auto"},
     {"bins_from": None},
     {"part_size": 10},
-    {"part_size": 0.5, "bins_from": Tally.from_arrays(*continuous(100, 7))},
+    {"part_size": 0.5, "bins_from": Tally.from_arrays(*worlds.inflated(100, 7))},
     {"strategy": "quantile"},
     {"bins_from": "half"},
     {"estimate": "outer"},
@@ -442,28 +437,29 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("options", WRONG, ids=str)
-def test_wrong_options_are_refused(options):
-    with pytest.raises(InputError):
-        HistogramBinning(**options).fit(*continuous(100))
+def test_wrong_options_are_refused(subtests):
+    for options in WRONG:
+        with subtests.test(options=options), pytest.raises(InputError):
+            HistogramBinning(**options).fit(*worlds.inflated(100))
 
 
 def test_numbers_of_any_whole_type_are_taken():
     for five in (5, np.int64(5), np.uint8(5)):
-        assert (HistogramBinning(five).fit(*continuous(100)).bins_.n > 0).sum() == 5
+        assert (HistogramBinning(five).fit(*worlds.inflated(100)).bins_.n > 0).sum() == 5
 
 
 def test_the_very_rows_are_no_other_tally():
-    tally = Tally.from_arrays(*continuous(100))
+    tally = Tally.from_arrays(*worlds.inflated(100))
     with pytest.raises(InputError, match="very rows"):
         HistogramBinning(4, bins_from=tally).fit_tally(tally)
 
 
-@pytest.mark.parametrize("options", [{"n_bins": 2}, {"points_per_bin": 10}, {"epsilon": 0.4}], ids=str)
-def test_a_table_has_its_number_of_bins_already(options):
-    table = Tally.from_table([100, 200, 300], [0, 50, 200], edges=[0.3, 0.6])
-    with pytest.raises(InputError, match="table of your own bins"):
-        HistogramBinning(**options).fit_tally(table)
+def test_a_table_has_its_number_of_bins_already(subtests):
+    for options in [{"n_bins": 2}, {"points_per_bin": 10}, {"epsilon": 0.4}]:
+        with subtests.test(options=options):
+            table = Tally.from_table([100, 200, 300], [0, 50, 200], edges=[0.3, 0.6])
+            with pytest.raises(InputError, match="table of your own bins"):
+                HistogramBinning(**options).fit_tally(table)
 
 
 # ------------------------------------------------------------------------------------------------ equal widths, tables
@@ -482,18 +478,21 @@ def test_equal_widths_close_the_last_bin(grid):
     np.testing.assert_allclose(cal.bins_.knots, [0.25, 0.5, 0.75], atol=1e-3)
 
 
-@pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
-@pytest.mark.parametrize("weights", [None, "counts", "importance"])
-def test_equal_widths_with_empty_bins_lose_no_row(grid, weights):
-    scores, y = continuous(300)
-    given = {} if weights is None else {"sample_weight": np.full(300, 2), "weights": weights}  # whole: repetition
-    tally = Tally.from_arrays(0.2 + 0.3 * scores, y, grid=grid, **given)
-    cal = HistogramBinning(10, strategy="width").fit_tally(tally)
-    assert cal.bins_.n.sum() == pytest.approx(tally.total)
-    assert cal.bins_.events.sum() / cal.bins_.n.sum() == pytest.approx(tally.positives / tally.total)
-    assert cal.bins_.n[0] == cal.bins_.n[-1] == 0
-    filled = cal.bins_.outputs[cal.bins_.n > 0]
-    assert (cal.bins_.outputs[0], cal.bins_.outputs[-1]) == (filled[0], filled[-1])
+def test_equal_widths_with_empty_bins_lose_no_row(subtests):
+    for grid in [None, Grid()]:
+        for weights in [None, "counts", "importance"]:
+            with subtests.test(grid=grid, weights=weights):
+                scores, y = worlds.inflated(300)
+                given = (
+                    {} if weights is None else {"sample_weight": np.full(300, 2), "weights": weights}
+                )  # whole: repetition
+                tally = Tally.from_arrays(0.2 + 0.3 * scores, y, grid=grid, **given)
+                cal = HistogramBinning(10, strategy="width").fit_tally(tally)
+                assert cal.bins_.n.sum() == pytest.approx(tally.total)
+                assert cal.bins_.events.sum() / cal.bins_.n.sum() == pytest.approx(tally.positives / tally.total)
+                assert cal.bins_.n[0] == cal.bins_.n[-1] == 0
+                filled = cal.bins_.outputs[cal.bins_.n > 0]
+                assert (cal.bins_.outputs[0], cal.bins_.outputs[-1]) == (filled[0], filled[-1])
 
 
 def test_an_empty_bin_between_takes_its_neighbours_pooled():
@@ -510,54 +509,56 @@ def test_a_table_keeps_its_own_bins():
     assert cal.transform([0.3, 0.59, 0.6, 1.0]).tolist() == [0.25, 0.25, 2 / 3, 2 / 3]
     assert isinstance(cal.certificate(), Certificate)
     assert cal.certificate().n == 600
-    weighted_by_another = HistogramBinning(bins_from=Tally.from_arrays(*continuous(100)))
+    weighted_by_another = HistogramBinning(bins_from=Tally.from_arrays(*worlds.inflated(100)))
     assert weighted_by_another.fit_tally(table).bins_.knots.tolist() == [0.3, 0.6]
 
 
 # ------------------------------------------------------------------------------------------------- edges from elsewhere
 
 
-@pytest.mark.parametrize("make", [continuous, heaped])
-@pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
-def test_bins_from_a_part(make, grid):
-    tally = Tally.from_arrays(*make(2000), grid=grid)
-    cal = HistogramBinning(10, bins_from="part").fit_tally(tally)
-    assert cal.bins_.n.sum() == 2000 - split_size(2000, 10)
-    assert not cal.bins_.uncovered.any()
-    assert cal.bins_.uncovered_rows == 0
-    assert cal.bins_.rule is BinRule.PART_MASSES
-    assert "random part of" in cal.bins_.origin
-    assert len(cal.bins_.n) >= 9 if make is continuous else len(cal.bins_.n) >= 4
-    if make is heaped:
-        for value in (0.8, 0.9, 0.95):
-            assert ((cal.map_.knots > value - 0.01) & (cal.map_.knots <= value)).any()
+def test_bins_from_a_part(subtests):
+    for make in [worlds.inflated, worlds.mostly_tied]:
+        for grid in [None, Grid()]:
+            with subtests.test(make=make, grid=grid):
+                tally = Tally.from_arrays(*make(2000), grid=grid)
+                cal = HistogramBinning(10, bins_from="part").fit_tally(tally)
+                assert cal.bins_.n.sum() == 2000 - split_size(2000, 10)
+                assert not cal.bins_.uncovered.any()
+                assert cal.bins_.uncovered_rows == 0
+                assert cal.bins_.rule is BinRule.PART_MASSES
+                assert "random part of" in cal.bins_.origin
+                assert len(cal.bins_.n) >= 9 if make is worlds.inflated else len(cal.bins_.n) >= 4
+                if make is worlds.mostly_tied:
+                    for value in (0.8, 0.9, 0.95):
+                        assert ((cal.map_.knots > value - 0.01) & (cal.map_.knots <= value)).any()
 
 
-@pytest.mark.parametrize(("size", "rows"), [(50, 50), (0.1, 200), (np.int64(50), 50), (np.float64(0.1), 200)], ids=str)
-def test_the_size_of_the_part(size, rows):
-    cal = HistogramBinning(5, bins_from="part", part_size=size).fit(*continuous(2000))
-    assert cal.bins_.n.sum() == 2000 - rows
+def test_the_size_of_the_part(subtests):
+    for size, rows in [(50, 50), (0.1, 200), (np.int64(50), 50), (np.float64(0.1), 200)]:
+        with subtests.test(size=size, rows=rows):
+            cal = HistogramBinning(5, bins_from="part", part_size=size).fit(*worlds.inflated(2000))
+            assert cal.bins_.n.sum() == 2000 - rows
 
 
 def test_the_part_is_drawn_afresh_unless_there_is_a_seed():
-    fits = [HistogramBinning(5, bins_from="part").fit(*continuous(2000)) for _ in range(2)]
+    fits = [HistogramBinning(5, bins_from="part").fit(*worlds.inflated(2000)) for _ in range(2)]
     assert fits[0].map_ != fits[1].map_
     for seed in (None, 0):
-        cal = HistogramBinning(5, bins_from="part", random_state=seed).fit(*continuous(2000))
+        cal = HistogramBinning(5, bins_from="part", random_state=seed).fit(*worlds.inflated(2000))
         assert "neither the draw nor its seed was picked by its result" in str(cal.certificate())
 
 
 def test_random_state_draws_the_part():
-    fits = [HistogramBinning(5, bins_from="part", random_state=seed).fit(*continuous(2000)) for seed in (0, 0, 1)]
+    fits = [HistogramBinning(5, bins_from="part", random_state=seed).fit(*worlds.inflated(2000)) for seed in (0, 0, 1)]
     assert fits[0].map_ == fits[1].map_
     assert fits[0].map_ != fits[2].map_
 
 
 @pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
 def test_bins_from_yesterday_use_all_of_today(grid):
-    yesterday = Tally.from_arrays(*continuous(3000, 5), grid=grid)
-    cal = HistogramBinning(6, bins_from=yesterday).fit(*continuous(1000))
-    assert cal.bins_.n.tolist() == Tally.from_arrays(*continuous(1000)).partition(cal.bins_.knots)[0].tolist()
+    yesterday = Tally.from_arrays(*worlds.inflated(3000, 5), grid=grid)
+    cal = HistogramBinning(6, bins_from=yesterday).fit(*worlds.inflated(1000))
+    assert cal.bins_.n.tolist() == Tally.from_arrays(*worlds.inflated(1000)).partition(cal.bins_.knots)[0].tolist()
     assert cal.bins_.n.sum() == 1000
     assert len(cal.bins_.n) == 6
     shares = yesterday.partition(cal.bins_.knots)[0] / 3000
@@ -565,15 +566,18 @@ def test_bins_from_yesterday_use_all_of_today(grid):
 
 
 def test_edges_that_cut_todays_cells_are_refused():
-    yesterday, today = Tally.from_arrays(*continuous(500, 5)), Tally.from_arrays(*continuous(500), grid=Grid())
+    yesterday, today = (
+        Tally.from_arrays(*worlds.inflated(500, 5)),
+        Tally.from_arrays(*worlds.inflated(500), grid=Grid()),
+    )
     with pytest.raises(InputError, match="inside a cell"):
         HistogramBinning(5, bins_from=yesterday).fit_tally(today)
     with pytest.raises(InputError, match="logit"):
-        HistogramBinning(5, bins_from=Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit")).fit(*continuous(100))
+        HistogramBinning(5, bins_from=Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit")).fit(*worlds.inflated(100))
 
 
 def test_importance_weights_balance_the_weight_and_promise_nothing():
-    scores, y = continuous(1000)
+    scores, y = worlds.inflated(1000)
     cal = HistogramBinning(4).fit(scores, y, np.where(scores < 0.5, 3.5, 1.25))
     total = cal.bins_.n.sum()
     assert len(cal.bins_.n) == 4
@@ -582,7 +586,7 @@ def test_importance_weights_balance_the_weight_and_promise_nothing():
 
 
 def test_whole_importance_weights_repeat_rows_and_promise_nothing():
-    scores, y = continuous(1000)
+    scores, y = worlds.inflated(1000)
     weight = np.where(scores < 0.5, 3.0, 1.0)
     cal = HistogramBinning(4).fit(scores, y, weight)
     assert cal.map_ == HistogramBinning(4).fit(scores, y, weight, weights="counts").map_
@@ -601,11 +605,11 @@ def test_bins_that_were_cut_back_carry_no_promise_for_ever():
 
 
 def test_where_the_bins_come_from_is_said():
-    tally, table = Tally.from_arrays(*continuous(1000)), Tally.from_table([100, 200], [10, 50], edges=[0.3])
+    tally, table = Tally.from_arrays(*worlds.inflated(1000)), Tally.from_table([100, 200], [10, 50], edges=[0.3])
     own = HistogramBinning(4).fit_tally(tally)
     part = HistogramBinning(4, bins_from="part", random_state=1).fit_tally(tally)
     width = HistogramBinning(4, strategy="width").fit_tally(tally)
-    other = HistogramBinning(4, bins_from=Tally.from_arrays(*continuous(500, 8))).fit_tally(tally)
+    other = HistogramBinning(4, bins_from=Tally.from_arrays(*worlds.inflated(500, 8))).fit_tally(tally)
     users = HistogramBinning().fit_tally(table)
     assert [cal.bins_.fixed for cal in (own, part, width, other, users)] == [False, False, True, True, True]
     for cal in (own, part):
@@ -617,36 +621,36 @@ def test_where_the_bins_come_from_is_said():
         cal = HistogramBinning(**options).fit_tally(tally)
         assert isinstance(cal.certificate(bound="always-valid"), Refusal)
         assert isinstance(cal.certificate(), Certificate)
-    words = ["", "seed", "", "independent of these rows", "before these rows were seen"]
-    for cal, word in zip((own, part, width, other, users), words, strict=True):
-        assert word in cal.bins_.assumption
-        assert (cal.bins_.assumption != "") == (word != "")
-        assert cal.bins_.assumption in str(cal.certificate()).splitlines()[-1]
+    assumed = [None, Assumption.ONE_DRAW, None, Assumption.OTHER_ROWS, Assumption.BINS_BEFORE]
+    for cal, assumption in zip((own, part, width, other, users), assumed, strict=True):
+        assert cal.bins_.assumption is assumption
+        assert (assumption.words() if assumption else "") in str(cal.certificate()).splitlines()[-1]
         assert str(cal.bins_.source) in str(cal.certificate()).splitlines()[1]
 
 
-@pytest.mark.parametrize(("alpha", "percent"), [(0.01, "99 %"), (0.1, "90 %"), (0.05, "95 %")])
-def test_a_calibrators_own_alpha(alpha, percent, tmp_path):
-    cal = HistogramBinning(4, alpha=alpha).fit(*continuous(1000))
-    assert cal.certificate().alpha == alpha
-    assert percent in str(cal.certificate())
-    assert percent in str(cal)
-    assert cal.calibration_.certificate.alpha == alpha
-    cal.save(tmp_path / "cal.json")
-    assert load(tmp_path / "cal.json").certificate.alpha == alpha
-    assert cal.certificate(0.2).alpha == cal.certificate(alpha=0.2).alpha == 0.2
-    with pytest.raises(InputError, match="alpha"):
-        cal.certificate(0.0)
+def test_a_calibrators_own_alpha(tmp_path, subtests):
+    for alpha, percent in [(0.01, "99 %"), (0.1, "90 %"), (0.05, "95 %")]:
+        with subtests.test(alpha=alpha, percent=percent):
+            cal = HistogramBinning(4, alpha=alpha).fit(*worlds.inflated(1000))
+            assert cal.certificate().alpha == alpha
+            assert percent in str(cal.certificate())
+            assert percent in str(cal)
+            assert cal.calibration_.certificate.alpha == alpha
+            cal.save(tmp_path / "cal.json")
+            assert load(tmp_path / "cal.json").certificate.alpha == alpha
+            assert cal.certificate(0.2).alpha == cal.certificate(alpha=0.2).alpha == 0.2
+            with pytest.raises(InputError, match="alpha"):
+                cal.certificate(0.0)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 2.0])
-def test_an_alpha_that_is_none_is_refused(alpha):
-    with pytest.raises(InputError, match="alpha"):
-        HistogramBinning(4, alpha=alpha).fit(*continuous(1000)).certificate()
+def test_an_alpha_that_is_none_is_refused(subtests):
+    for alpha in [0.0, 1.0, -0.1, 2.0]:
+        with subtests.test(alpha=alpha), pytest.raises(InputError, match="alpha"):
+            HistogramBinning(4, alpha=alpha).fit(*worlds.inflated(1000)).certificate()
 
 
 def test_a_certificate_is_about_its_map():
-    for make in (continuous, heaped):
+    for make in (worlds.inflated, worlds.mostly_tied):
         for grid in (None, Grid(), COARSE):
             cal = HistogramBinning(7).fit_tally(Tally.from_arrays(*make(1000), grid=grid))
             certificate = cal.certificate()
@@ -660,26 +664,32 @@ def test_a_certificate_is_about_its_map():
 # ---------------------------------------------------------------------------------------------------------- other kinds
 
 
-@pytest.mark.parametrize("kind", ["logit", "real"])
-@pytest.mark.parametrize("bins_from", ["all", "part"])
-def test_real_scores_have_open_ends(kind, bins_from):
-    rng = np.random.default_rng(6)
-    z = rng.normal(size=1000)
-    cal = HistogramBinning(5, bins_from=bins_from).fit(z, rng.random(1000) < 1 / (1 + np.exp(-z)), kind=kind)
-    assert cal.transform([-1e300, 1e300]).tolist() == [cal.bins_.outputs[0], cal.bins_.outputs[-1]]
-    with pytest.raises(InputError, match="width"):
-        HistogramBinning(5, strategy="width").fit(z, z > 0, kind=kind)
+def test_real_scores_have_open_ends(subtests):
+    for kind in ["logit", "real"]:
+        for bins_from in ["all", "part"]:
+            with subtests.test(kind=kind, bins_from=bins_from):
+                rng = np.random.default_rng(6)
+                z = rng.normal(size=1000)
+                cal = HistogramBinning(5, bins_from=bins_from).fit(
+                    z, rng.random(1000) < 1 / (1 + np.exp(-z)), kind=kind
+                )
+                assert cal.transform([-1e300, 1e300]).tolist() == [cal.bins_.outputs[0], cal.bins_.outputs[-1]]
+                with pytest.raises(InputError, match="width"):
+                    HistogramBinning(5, strategy="width").fit(z, z > 0, kind=kind)
 
 
-@pytest.mark.parametrize("span", [(-10.3, 11.7), (-12.3, 11.1), (-7.0, 9.0), (-1e3, 1e3)], ids=str)
-@pytest.mark.parametrize("seed", range(5))
-def test_gridded_logits(span, seed):
-    rng = np.random.default_rng(seed)
-    z = np.clip(rng.normal(size=2000) * 2, -6.9, 8.9)
-    tally = Tally.from_arrays(z, rng.random(2000) < 1 / (1 + np.exp(-z)), kind="logit", grid=Grid(10, *span))
-    cal = HistogramBinning(8, bins_from="part").fit_tally(tally)
-    assert cal.bins_.n.sum() == 2000 - split_size(2000, 8)
-    assert_consistent(HistogramBinning(8).fit_tally(tally), tally)
+def test_gridded_logits(subtests, full_size):
+    for span in [(-10.3, 11.7), (-12.3, 11.1), (-7.0, 9.0), (-1e3, 1e3)]:
+        for seed in range(5 if full_size else 2):
+            with subtests.test(span=span, seed=seed):
+                rng = np.random.default_rng(seed)
+                z = np.clip(rng.normal(size=2000) * 2, -6.9, 8.9)
+                tally = Tally.from_arrays(
+                    z, rng.random(2000) < 1 / (1 + np.exp(-z)), kind="logit", grid=Grid(10, *span)
+                )
+                cal = HistogramBinning(8, bins_from="part").fit_tally(tally)
+                assert cal.bins_.n.sum() == 2000 - split_size(2000, 8)
+                assert_consistent(HistogramBinning(8).fit_tally(tally), tally)
 
 
 def test_the_printout_says_when_bins_fall():
@@ -694,57 +704,59 @@ def test_the_printout_says_when_bins_fall():
 # ------------------------------------------------------------------------------------- bins from another tally, or not
 
 
-def rows_of(n, seed, decimals=None):
-    rng = np.random.default_rng([31, seed])
-    scores = rng.random(n) if decimals is None else rng.random(n).round(decimals)
-    return scores, (rng.random(n) < scores).astype(int)
-
-
-@pytest.mark.parametrize("decimals", [None, 3, 1])
-@pytest.mark.parametrize("grid", [None, Grid(bits=4)], ids=["exact", "grid"])
-def test_a_copy_of_the_same_rows_may_not_choose_the_bins(decimals, grid):
+def test_a_copy_of_the_same_rows_may_not_choose_the_bins(subtests):
     """Equal content in another object: the rows in another order, tallied again."""
-    scores, y = rows_of(2000, 0, decimals)
-    copy, rows = Tally.from_arrays(scores[::-1], y[::-1], grid=grid), Tally.from_arrays(scores, y, grid=grid)
-    with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
-        HistogramBinning(5, bins_from=copy).fit_tally(rows)
+    for decimals in [None, 3, 1]:
+        for grid in [None, Grid(bits=4)]:
+            with subtests.test(decimals=decimals, grid=grid):
+                scores, y = worlds.calibrated(2000, [31, 0], decimals=decimals)
+                copy, rows = (
+                    Tally.from_arrays(scores[::-1], y[::-1], grid=grid),
+                    Tally.from_arrays(scores, y, grid=grid),
+                )
+                with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
+                    HistogramBinning(5, bins_from=copy).fit_tally(rows)
 
 
 def test_the_same_scores_with_other_labels_may_not_choose_the_bins():
     """The edges look at scores alone, so labels that are not known yet are no excuse."""
-    scores, y = rows_of(2000, 0)
+    scores, y = worlds.calibrated(2000, [31, 0])
     copy = Tally.from_arrays(scores, 1 - y)
     with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
         HistogramBinning(5, bins_from=copy).fit(scores, y)
 
 
 def test_the_same_rows_on_a_grid_are_known_again():
-    scores, y = rows_of(2000, 0)
+    scores, y = worlds.calibrated(2000, [31, 0])
     copy = Tally.from_arrays(scores, y, grid=Grid(bits=4))
     with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
         HistogramBinning(5, bins_from=copy).fit(scores, y)
 
 
-@pytest.mark.parametrize(
-    ("chosen_by", "share"),
-    [(slice(0, 3000), "100 %"), (slice(0, 1000), "50 %"), (slice(1000, 3000), "50 %")],
-    ids=["more rows", "half of them", "half of others"],
-)
-def test_rows_that_also_chose_the_bins_carry_no_certificate(chosen_by, share):
-    scores, y = rows_of(3000, 0)
-    cal = HistogramBinning(5, bins_from=Tally.from_arrays(scores[chosen_by], y[chosen_by]))
-    answer = cal.fit(scores[:2000], y[:2000]).certificate()
-    assert isinstance(answer, Refusal)
-    assert "of the rows are among those of bins_from" in str(answer)
+def test_rows_that_also_chose_the_bins_carry_no_certificate(subtests):
+    for name, chosen_by in {
+        "more rows": slice(0, 3000),
+        "half of them": slice(0, 1000),
+        "half of others": slice(1000, 3000),
+    }.items():
+        with subtests.test(name):
+            scores, y = worlds.calibrated(3000, [31, 0])
+            cal = HistogramBinning(5, bins_from=Tally.from_arrays(scores[chosen_by], y[chosen_by]))
+            answer = cal.fit(scores[:2000], y[:2000]).certificate()
+            assert isinstance(answer, Refusal)
+            assert "of the rows are among those of bins_from" in str(answer)
 
 
-@pytest.mark.parametrize("decimals", [None, 3, 1])
-@pytest.mark.parametrize("n", [20, 2000])
-def test_other_rows_of_the_same_population_may_choose_the_bins(decimals, n):
-    for seed in range(10):
-        yesterday = Tally.from_arrays(*rows_of(n, 2 * seed, decimals))
-        cal = HistogramBinning(3, bins_from=yesterday).fit(*rows_of(n, 2 * seed + 1, decimals))
-        assert isinstance(cal.certificate(), Certificate)
+def test_other_rows_of_the_same_population_may_choose_the_bins(subtests):
+    for decimals in [None, 3, 1]:
+        for n in [20, 2000]:
+            with subtests.test(decimals=decimals, n=n):
+                for seed in range(10):
+                    yesterday = Tally.from_arrays(*worlds.calibrated(n, 2 * seed, decimals=decimals))
+                    cal = HistogramBinning(3, bins_from=yesterday).fit(
+                        *worlds.calibrated(n, 2 * seed + 1, decimals=decimals)
+                    )
+                    assert isinstance(cal.certificate(), Certificate)
 
 
 def test_few_outcomes_that_agree_by_chance_are_no_copy():
@@ -753,18 +765,19 @@ def test_few_outcomes_that_agree_by_chance_are_no_copy():
     assert isinstance(HistogramBinning(bins_from=yesterday).fit_tally(today).certificate(), Certificate)
 
 
-@pytest.mark.parametrize("weights", [None, "counts", "importance"])
-@pytest.mark.parametrize("kind", ["logit", "real"])
-def test_bins_from_another_tally_of_any_sort(weights, kind):
+def test_bins_from_another_tally_of_any_sort(subtests):
     """Grids of different ranges, tables and weights cannot be compared with the rows: nothing is refused or broken."""
-    scores, y = rows_of(500, 1)
-    w = None if weights is None else np.random.default_rng(0).integers(1, 4, 500)
-    options = {} if weights is None else {"weights": weights}
-    others = [
-        Tally.from_arrays(scores * 3, y, w, kind=kind, **options),
-        Tally.from_arrays(scores * 3, y, w, kind=kind, grid=Grid(4, -5, 5), **options),
-        Tally.from_table([100, 100], [20, 70], edges=[1.0], kind=kind),
-    ]
-    rows = Tally.from_arrays(*rows_of(500, 2), kind=kind, grid=None)
-    for other in others:
-        assert isinstance(HistogramBinning(3, bins_from=other).fit_tally(rows).certificate(), Certificate)
+    for weights in [None, "counts", "importance"]:
+        for kind in ["logit", "real"]:
+            with subtests.test(weights=weights, kind=kind):
+                scores, y = worlds.calibrated(500, [31, 1])
+                w = None if weights is None else np.random.default_rng(0).integers(1, 4, 500)
+                options = {} if weights is None else {"weights": weights}
+                others = [
+                    Tally.from_arrays(scores * 3, y, w, kind=kind, **options),
+                    Tally.from_arrays(scores * 3, y, w, kind=kind, grid=Grid(4, -5, 5), **options),
+                    Tally.from_table([100, 100], [20, 70], edges=[1.0], kind=kind),
+                ]
+                rows = Tally.from_arrays(*worlds.calibrated(500, [31, 2]), kind=kind, grid=None)
+                for other in others:
+                    assert isinstance(HistogramBinning(3, bins_from=other).fit_tally(rows).certificate(), Certificate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests import worlds
 
 from calibrant import BinwiseShift, InputError, Refusal
 from calibrant.maps import PiecewiseLinearMap
@@ -11,12 +12,6 @@ from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
 pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
-
-
-def sample(n=2000, seed=0, decimals=None):
-    rng = np.random.default_rng(seed)
-    scores = rng.random(n) if decimals is None else rng.random(n).round(decimals)
-    return scores, (rng.random(n) < scores**2).astype(int)
 
 
 def by_hand(scores, edges, shifts, least):
@@ -44,7 +39,7 @@ def test_outputs_bend_at_the_least_and_the_greatest():
 
 @pytest.mark.parametrize("decimals", [None, 2])
 def test_it_is_the_formula_at_every_score_and_beside_every_edge(decimals):
-    scores, y = sample(decimals=decimals)
+    scores, y = worlds.inflated(decimals=decimals)
     cal = BinwiseShift(12).fit(scores, y)
     ordered = np.sort(scores)
     last = ordered[[-(-2000 * k // 12) - 1 for k in range(1, 12)]]  # the rows of rank ceil(2000 k / 12)
@@ -60,7 +55,7 @@ def test_it_is_the_formula_at_every_score_and_beside_every_edge(decimals):
 
 
 def test_the_mean_output_of_a_bin_is_its_rate():
-    scores, y = sample()
+    scores, y = worlds.inflated()
     scores = 0.2 + 0.6 * scores  # no output is held at an end
     out = BinwiseShift(10).fit(scores, y).transform(scores)
     order = np.argsort(scores)
@@ -78,7 +73,7 @@ def test_neighbouring_doubles_and_ends_share_knots():
 
 
 def test_weights_grids_and_tables():
-    scores, y = sample(400, decimals=2)
+    scores, y = worlds.inflated(400, decimals=2)
     w = np.random.default_rng(1).integers(0, 4, 400)
     repeated = BinwiseShift(5).fit(np.repeat(scores, w), np.repeat(y, w))
     assert BinwiseShift(5).fit(scores, y, w, weights="counts").map_ == repeated.map_
@@ -91,15 +86,16 @@ def test_weights_grids_and_tables():
     np.testing.assert_allclose(table.transform([0.3, 0.7]), [0.2, 0.8], rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("scores", [[0.3], [0.3, 0.3], [0.0, 1.0], np.zeros(9), np.ones(9)])
-def test_few_and_constant_scores_and_one_class(scores):
-    for y in (np.arange(len(scores)) % 2, np.ones(len(scores), dtype=int)):
-        out = BinwiseShift().fit(scores, y, kind="probability").transform(np.linspace(0, 1, 11))
-        assert ((out > 0) & (out < 1)).all()
+def test_few_and_constant_scores_and_one_class(subtests):
+    for scores in [[0.3], [0.3, 0.3], [0.0, 1.0], np.zeros(9), np.ones(9)]:
+        with subtests.test(scores=scores):
+            for y in (np.arange(len(scores)) % 2, np.ones(len(scores), dtype=int)):
+                out = BinwiseShift().fit(scores, y, kind="probability").transform(np.linspace(0, 1, 11))
+                assert ((out > 0) & (out < 1)).all()
 
 
 def test_what_has_no_meaning_is_refused():
-    scores, y = sample(50)
+    scores, y = worlds.inflated(50)
     with pytest.raises(InputError, match="n_bins"):
         BinwiseShift(0).fit(scores, y)
     with pytest.raises(InputError, match="probabilities"):

@@ -21,15 +21,16 @@ def sampled(n=20_000, seed=0):
     return expit(0.7 * x[kept] - 0.5), y[kept].astype(int), np.where(y[kept], 1.0, 1.0 / RATIO)
 
 
-@pytest.mark.parametrize("cal", [cb.PlattScaling(), cb.BetaScaling(), cb.LogitShift(), cb.HistogramBinning(n_bins=6)])
-def test_the_odds_of_the_fit_to_the_rows_as_sampled_are_multiplied(cal):
-    scores, y, weights = sampled()
-    new = np.linspace(0.01, 0.9, 50)
-    plain = cal.fit(scores, y).transform(new)
-    moved = cal.fit(scores, y, weights, weights="by-class").transform(new)
-    np.testing.assert_allclose(logit(moved), logit(plain) + np.log(RATIO), rtol=1e-9)
-    assert cal.provenance_.weights == "by-class"
-    assert "rows as sampled" in str(cal)
+def test_the_odds_of_the_fit_to_the_rows_as_sampled_are_multiplied(subtests):
+    for cal in [cb.PlattScaling(), cb.BetaScaling(), cb.LogitShift(), cb.HistogramBinning(n_bins=6)]:
+        with subtests.test(cal=cal):
+            scores, y, weights = sampled()
+            new = np.linspace(0.01, 0.9, 50)
+            plain = cal.fit(scores, y).transform(new)
+            moved = cal.fit(scores, y, weights, weights="by-class").transform(new)
+            np.testing.assert_allclose(logit(moved), logit(plain) + np.log(RATIO), rtol=1e-9)
+            assert cal.provenance_.weights == "by-class"
+            assert "rows as sampled" in str(cal)
 
 
 def test_knots_of_isotonic_regression_are_moved():
@@ -66,6 +67,14 @@ def test_a_stored_certificate_keeps_its_population(tmp_path):
     np.testing.assert_array_equal(loaded.transform([0.02, 0.3]), cal.transform([0.02, 0.3]))
 
 
+def test_dependent_rows_have_no_certificate_whatever_their_weights():
+    scores, y, weights = sampled()
+    cal = cb.AutoCalibrator(guarantee=(0.1, 0.1))
+    cal.fit(scores, y, weights, weights="by-class", groups=np.arange(len(y)) // 2)
+    assert cal.provenance_.sampling == "grouped"
+    assert not cal.certificate()
+
+
 def test_the_model_is_compared_in_the_population_that_it_speaks_of():
     # A calibrated model of the population must not look bad beside bins because its rows were sampled.
     rng = np.random.default_rng(1)
@@ -79,19 +88,20 @@ def test_the_model_is_compared_in_the_population_that_it_speaks_of():
 
 def test_without_a_guarantee_calibrate_weighs_the_rows():
     scores, y, weights = sampled(4_000)
-    plain = cb.calibrate(scores, y, weights)
-    declared = cb.calibrate(scores, y, weights, weights="by-class")
+    plain = cb.calibrate(scores, y, weights, candidates=["platt"])
+    declared = cb.calibrate(scores, y, weights, weights="by-class", candidates=["platt"])
     assert declared.map_ == plain.map_
     assert "the population that the weights restore" in str(declared)
 
 
-@pytest.mark.parametrize("fit", [cb.HistogramBinning().fit, cb.PlattScaling().fit, cb.calibrate])
-def test_weights_that_vary_within_a_class_are_refused(fit):
-    scores, y, weights = sampled(4_000)
-    with pytest.raises(InputError, match=r"sample_weight varies among the negatives .* weights='importance'"):
-        fit(scores, y, np.where(y == 0, 10.0 + 40.0 * scores, 1.0), weights="by-class")
-    with pytest.raises(InputError, match="sample_weight varies among the events"):
-        fit(scores, y, weights * np.where(scores > 0.5, 2.0, 1.0), weights="by-class")
+def test_weights_that_vary_within_a_class_are_refused(subtests):
+    for fit in [cb.HistogramBinning().fit, cb.PlattScaling().fit, cb.calibrate]:
+        with subtests.test(fit=fit):
+            scores, y, weights = sampled(4_000)
+            with pytest.raises(InputError, match=r"sample_weight varies among the negatives .* weights='importance'"):
+                fit(scores, y, np.where(y == 0, 10.0 + 40.0 * scores, 1.0), weights="by-class")
+            with pytest.raises(InputError, match="sample_weight varies among the events"):
+                fit(scores, y, weights * np.where(scores > 0.5, 2.0, 1.0), weights="by-class")
 
 
 @pytest.mark.filterwarnings("ignore:y has only one class")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtri
+from tests import worlds
 
 from calibrant import (
     AutoCalibrator,
@@ -47,17 +49,21 @@ from calibrant.selection.rule import Blend, Candidate, Facts, choose, negligible
 from calibrant.tallies import Clusters
 
 
-def sample(n: int = 1200, seed: int = 0, level: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def sample(n: int = 1200, seed: int = 0, level: float = 1.0) -> worlds.Rows:
     """Scores whose odds are too low by a factor of exp(level)."""
-    rng = np.random.default_rng(seed)
-    scores = rng.beta(2, 4, n).round(3)
-    return scores, (rng.random(n) < expit(logit(scores) + level)).astype(np.int64)
+    return worlds.shifted(n, seed, level=level, shape=(2, 4), decimals=3)
 
 
 def quiet(scores, y, *args, **options) -> AutoCalibrator:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
         return calibrate(scores, y, *args, **options)
+
+
+@cache
+def plain() -> AutoCalibrator:
+    """The choice among all candidates, for tests of what is printed and kept."""
+    return calibrate(*sample())
 
 
 def constant(p: float) -> Candidate:
@@ -196,13 +202,14 @@ def test_shrunken_values_lie_between_keeping_and_platts_and_meet_it_with_many_ro
         assert far < (1.0 - fitted.slope) / (1.0 - platt.slope) < 1.001
 
 
-@pytest.mark.parametrize("terms", [1, 2, 3])
-@pytest.mark.parametrize("label", [0, 1])
-def test_shrunken_fits_of_one_class_stay_finite(label, terms):
-    fitted = fit_shrunken(quiet_tally([0.2, 0.4, 0.9], [label] * 3), terms)
-    out = fitted.apply(np.array([0.0, 0.2, 0.9, 1.0]))
-    assert ((out > 0) & (out < 1)).all()
-    assert (out[1] > 0.2) == (label == 1)
+def test_shrunken_fits_of_one_class_stay_finite(subtests):
+    for terms in [1, 2, 3]:
+        for label in [0, 1]:
+            with subtests.test(terms=terms, label=label):
+                fitted = fit_shrunken(quiet_tally([0.2, 0.4, 0.9], [label] * 3), terms)
+                out = fitted.apply(np.array([0.0, 0.2, 0.9, 1.0]))
+                assert ((out > 0) & (out < 1)).all()
+                assert (out[1] > 0.2) == (label == 1)
 
 
 @pytest.mark.parametrize("terms", [2, 3])
@@ -260,20 +267,21 @@ def test_an_average_of_maps_is_their_average():
     assert (np.diff(made.apply(s)) > 0).all(), "one part rises everywhere, so the average does"
 
 
-@pytest.mark.parametrize("kind", ["probability", "logit", "real"])
-def test_a_blend_is_chosen_when_it_is_best_and_told_part_by_part(kind):
+def test_a_blend_is_chosen_when_it_is_best_and_told_part_by_part(subtests):
     """A curve with a kink, which neither a spline nor a beta map follows."""
-    rng = np.random.default_rng(2)
-    scores = rng.random(1500)
-    y = (rng.random(1500) < np.where(scores < 0.55, 0.25 * scores, 0.3 + 0.6 * scores)).astype(int)
-    given_scores = scores if kind == "probability" else logit(scores)
-    cal = calibrate(given_scores, y, candidates=["blend"], kind=kind)
-    assert cal.choice_ == "blend"
-    assert sum(cal.weights_.values()) == pytest.approx(1.0)
-    assert all(f"{100 * w:.0f} % {name}" in str(cal) for name, w in cal.weights_.items())
-    assert cal.after_.value < cal.before_.value
-    out = cal.transform(np.sort(given_scores))
-    assert (np.diff(out) >= 0).all()
+    for kind in ["probability", "real"]:
+        with subtests.test(kind=kind):
+            rng = np.random.default_rng(2)
+            scores = rng.random(1500)
+            y = (rng.random(1500) < np.where(scores < 0.55, 0.25 * scores, 0.3 + 0.6 * scores)).astype(int)
+            given_scores = scores if kind == "probability" else logit(scores)
+            cal = calibrate(given_scores, y, candidates=["blend"], kind=kind)
+            assert cal.choice_ == "blend"
+            assert sum(cal.weights_.values()) == pytest.approx(1.0)
+            assert all(f"{100 * w:.0f} % {name}" in str(cal) for name, w in cal.weights_.items())
+            assert cal.after_.value < cal.before_.value
+            out = cal.transform(np.sort(given_scores))
+            assert (np.diff(out) >= 0).all()
 
 
 def test_the_weights_of_a_part_come_from_other_parts():
@@ -330,20 +338,22 @@ def rare(rows: int, center: float, level: float, slope: float = 1.0, seed: int =
     return np.tile(expit(x), 2), np.repeat([0, 1], 1000), np.r_[n - events, events]
 
 
-@pytest.mark.parametrize("loss", ["log", "brier"])
-@pytest.mark.parametrize(
-    ("center", "level", "slope"), [(-5.9, 0.3, 1.0), (-7.5, 0.5, 1.0), (-5.9, -0.4, 1.0), (-6.0, 0.0, 0.7)]
-)
-def test_rare_events_are_recalibrated(center, level, slope, loss):
+def test_rare_events_are_recalibrated(subtests, full_size):
     """A million rows of which 0.1 to 0.6 % are events; the first case predicts 4,500 events and 6,000 are observed."""
-    scores, y, counts = rare(1_000_000, center, level, slope)
-    cal = calibrate(scores, y, counts, weights="counts", loss=loss, kind="probability")
-    assert cal.choice_ != "identity"
-    assert cal.change_.value < 0.0
-    found = cal.transform(scores[:1000])
-    x = logit(scores[:1000])
-    assert abs(logit(found)[200:800] - (center + level + slope * (x - center))[200:800]).max() < 0.15
-    assert (found * counts.reshape(2, -1).sum(axis=0)).sum() == pytest.approx(counts[1000:].sum(), rel=0.02)
+    cases = [(-5.9, 0.3, 1.0), (-7.5, 0.5, 1.0), (-5.9, -0.4, 1.0), (-6.0, 0.0, 0.7)]
+    quick = [("brier", *cases[0]), ("log", *cases[3])]
+    for loss, center, level, slope in (
+        [(loss, *case) for loss in ("log", "brier") for case in cases] if full_size else quick
+    ):
+        with subtests.test(loss=loss, center=center, level=level, slope=slope):
+            scores, y, counts = rare(1_000_000, center, level, slope)
+            cal = calibrate(scores, y, counts, weights="counts", loss=loss, kind="probability")
+            assert cal.choice_ != "identity"
+            assert cal.change_.value < 0.0
+            found = cal.transform(scores[:1000])
+            x = logit(scores[:1000])
+            assert abs(logit(found)[200:800] - (center + level + slope * (x - center))[200:800]).max() < 0.15
+            assert (found * counts.reshape(2, -1).sum(axis=0)).sum() == pytest.approx(counts[1000:].sum(), rel=0.02)
 
 
 def test_a_log_with_fewer_non_events_is_recalibrated_by_its_weights():
@@ -376,7 +386,8 @@ def cal_tally(scores: np.ndarray, n: np.ndarray, events: np.ndarray) -> Tally:
 def test_segments_that_were_not_there_get_a_global_map_that_is_calibrated():
     scores, y, counts = rare(1_000_000, -5.9, 0.3)
     by = np.array(["a", "b", "c", "d"])[np.arange(2000) % 4]
-    cal = calibrate(scores, y, sample_weight=counts, by=by, weights="counts", kind="probability")
+    options = {"weights": "counts", "kind": "probability", "candidates": ["shift", "platt"]}
+    cal = calibrate(scores, y, sample_weight=counts, by=by, **options)
     assert cal.global_.choice_ != "identity"
     assert "Map of all: chose identity" not in str(cal)
     new = cal.transform([float(expit(np.array(-5.9)))], ["e"])
@@ -399,11 +410,9 @@ def test_a_rejected_model_that_nothing_improves_is_kept_with_both_facts():
     assert "would take the log loss" in str(cal)
 
 
-def tied(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def tied(seed: int) -> worlds.Rows:
     """A calibrated model of 200 rows and three scores."""
-    rng = np.random.default_rng(seed)
-    scores = rng.choice([0.6, 0.8, 0.95], 200)
-    return scores, rng.random(200) < scores
+    return worlds.tied([0.6, 0.8, 0.95], 200, seed)
 
 
 def test_a_model_is_changed_only_where_the_nested_loss_falls():
@@ -418,9 +427,9 @@ OUTCOMES = {"chosen", "negligibly-better", "not-significantly-different", "unrel
 """What may become of a candidate that is compared."""
 
 
-def test_sentence_and_table_never_disagree():
+def test_sentence_and_table_never_disagree(full_size):
     """Whatever is kept, no candidate is called better; whatever is chosen, the nested loss is lower."""
-    for seed in range(4):
+    for seed in range(4 if full_size else 2):
         for level in (0.0, 0.4):
             data = sample(120, seed, level)
             cal = quiet(*data)
@@ -448,7 +457,7 @@ def test_a_difference_that_is_negligible_is_called_so():
 
 
 def test_the_rule_is_printed_with_its_numbers():
-    comparison = calibrate(*sample(2000)).comparison_
+    comparison = plain().comparison_
     within = f"higher by at most {comparison.negligible:.2g}, two standard errors included (0.07 % of the loss"
     assert within in str(comparison)
     assert comparison.rule is ChoiceRule.BLEND
@@ -495,20 +504,18 @@ def test_log_odds_are_tested_as_probabilities():
     assert not OriginalTest.of(Tally.from_arrays([0.0, 0.0, 1.0, 1.0] * 50, [0, 1, 0, 1] * 50)).rejects
 
 
-@pytest.mark.parametrize(
-    ("level", "slope", "words"),
-    [
+def test_a_rejection_is_told_with_its_direction(subtests):
+    """Events as expected on 20 scores of 10,000 rows each, symmetric about one half."""
+    for level, slope, words in [
         (0.5, 1.0, "the probabilities are too low (p < 0.0001)"),
         (-0.5, 1.0, "the probabilities are too high (p < 0.0001)"),
         (0.0, 0.5, "the scores are too extreme (slope 0.5, p < 0.0001)"),
         (0.0, 1.5, "the scores are not extreme enough (slope 1.5, p < 0.0001)"),
-    ],
-)
-def test_a_rejection_is_told_with_its_direction(level, slope, words):
-    """Events as expected on 20 scores of 10,000 rows each, symmetric about one half."""
-    x = np.linspace(-2.0, 2.0, 20)
-    events = np.round(10_000 * expit(level + slope * x)).astype(int)
-    assert words in str(OriginalTest.of(cal_tally(expit(x), np.full(20, 10_000), events)))
+    ]:
+        with subtests.test(level=level, slope=slope, words=words):
+            x = np.linspace(-2.0, 2.0, 20)
+            events = np.round(10_000 * expit(level + slope * x)).astype(int)
+            assert words in str(OriginalTest.of(cal_tally(expit(x), np.full(20, 10_000), events)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -543,23 +550,23 @@ def test_the_chosen_map_is_fitted_to_all_rows():
     assert cal.map_ == PlattScaling().fit(scores, y).map_
 
 
-@pytest.mark.parametrize(
-    ("events", "names"),
-    [
-        (2, {"identity", "shift"}),
-        (3, {"identity", "shift", "blend"}),
-        (10, {"identity", "shift", "shrunken", "blend"}),
-        (50, {"identity", "shift", "shrunken", "temperature", "platt", "beta", "blend"}),
-        (100, {"identity", "shift", "shrunken", "temperature", "platt", "beta", "spline", "blend"}),
-        (1000, {*CANDIDATES, "blend"}),
-    ],
-)
-@pytest.mark.parametrize("flip", [False, True], ids=["few events", "few non-events"])
-def test_the_ladder_goes_by_the_rarer_class(events, names, flip):
-    y = (np.arange(3000) % 3000 < events).astype(int)
-    scores = np.random.default_rng(0).beta(2, 4, 3000)
-    cal = calibrate(1 - scores if flip else scores, 1 - y if flip else y)
-    assert {line.name for line in cal.comparison_.lines if np.isfinite(line.loss)} == names
+def test_the_ladder_goes_by_the_rarer_class(subtests):
+    """Few events and few non-events in turn."""
+    for flip, (events, names) in enumerate(
+        [
+            (2, {"identity", "shift"}),
+            (3, {"identity", "shift", "blend"}),
+            (10, {"identity", "shift", "shrunken", "blend"}),
+            (50, {"identity", "shift", "shrunken", "temperature", "platt", "beta", "blend"}),
+            (100, {"identity", "shift", "shrunken", "temperature", "platt", "beta", "spline", "blend"}),
+            (1000, {*CANDIDATES, "blend"}),
+        ]
+    ):
+        with subtests.test(events=events):
+            y = (np.arange(3000) < events).astype(int)
+            scores = np.random.default_rng(0).beta(2, 4, 3000).round(2)
+            cal = calibrate(1 - scores if flip % 2 else scores, 1 - y if flip % 2 else y, cv=3)
+            assert {line.name for line in cal.comparison_.lines if np.isfinite(line.loss)} == names
 
 
 def test_the_comparison_prints_as_a_table_and_as_data():
@@ -583,9 +590,8 @@ def test_names_given_by_the_user_are_tried_at_any_number_of_rows():
     assert all(np.isfinite(line.loss) for line in cal.comparison_.lines)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_what_cannot_be_meant_is_refused(subtests):
+    for options, words in [
         ({"candidates": ["plat"]}, "candidates"),
         ({"candidates": [3]}, "candidates"),
         ({"loss": "ece"}, "loss"),
@@ -597,20 +603,21 @@ def test_names_given_by_the_user_are_tried_at_any_number_of_rows():
         ({"groups": np.arange(1200) % 9, "time": np.arange(1200)}, "groups and time"),
         ({"groups": "patient"}, "groups"),
         ({"score": "s", "groups": "g"}, "label"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(options, words):
-    scores, y = sample()
-    with pytest.raises(InputError, match=words):
-        calibrate(scores, None if "score" in options else y, **options)
+    ]:
+        with subtests.test(options=options, words=words):
+            scores, y = sample()
+            with pytest.raises(InputError, match=words):
+                calibrate(scores, None if "score" in options else y, **options)
 
 
 def test_brier_and_log_loss_are_what_they_are_called():
     scores, y = sample(800, 2)
-    assert calibrate(scores, y, loss="brier").before_.value == pytest.approx(np.mean((scores - y) ** 2))
+    assert calibrate(scores, y, loss="brier", candidates=["platt"]).before_.value == pytest.approx(
+        np.mean((scores - y) ** 2)
+    )
     held = np.clip(scores, 2.0**-32, 1 - 2.0**-32)
     expected = -np.mean(y * np.log(held) + (1 - y) * np.log1p(-held))
-    assert calibrate(scores, y).before_.value == pytest.approx(expected)
+    assert calibrate(scores, y, candidates=["platt"]).before_.value == pytest.approx(expected)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -653,45 +660,61 @@ def test_each_part_is_judged_without_it(forward):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+TWO = ["platt", "isotonic"]
+"""Candidates for tests of how rows are cut, which the others would make slower and no stricter."""
+
+
 def numbers(cal: AutoCalibrator) -> tuple:
     return cal.choice_, cal.before_.value, cal.after_.value, cal.change_.se, str(cal.comparison_)
 
 
 def test_order_and_merging_change_no_number():
-    scores, y = sample(900, 6)
-    order = np.random.default_rng(1).permutation(900)
+    scores, y = sample(450, 6)
+    order = np.random.default_rng(1).permutation(450)
     cal = calibrate(scores, y)
     assert numbers(calibrate(scores[order], y[order])) == numbers(cal)
-    parts = Tally.from_arrays(scores[:300], y[:300]) + Tally.from_arrays(scores[300:], y[300:])
+    parts = Tally.from_arrays(scores[:150], y[:150]) + Tally.from_arrays(scores[150:], y[150:])
     assert numbers(calibrate(parts)) == numbers(cal)
 
 
 def test_order_changes_no_number_by_groups_and_by_time():
-    scores, y = sample(900, 6)
-    order = np.random.default_rng(1).permutation(900)
-    for name, column in (("groups", np.arange(900) % 60), ("time", np.arange(900) // 7)):
-        cal, other = calibrate(scores, y, **{name: column}), calibrate(scores[order], y[order], **{name: column[order]})
+    scores, y = sample(450, 6)
+    order = np.random.default_rng(1).permutation(450)
+    for name, column in (("groups", np.arange(450) % 60), ("time", np.arange(450) // 7)):
+        cal = calibrate(scores, y, **{name: column}, candidates=TWO)
+        other = calibrate(scores[order], y[order], **{name: column[order]}, candidates=TWO)
         assert numbers(other) == numbers(cal)
 
 
-@pytest.mark.parametrize("way", [{}, {"groups": np.arange(900) % 60}, {"time": np.arange(900) // 7}])
-def test_weights_that_count_are_repetition(way):
-    scores, y = sample(900, 7)
-    w = np.random.default_rng(2).integers(0, 4, 900)
-    long = {name: np.repeat(column, w) for name, column in way.items()}
-    once = calibrate(scores, y, w, weights="counts", **way)
-    assert numbers(once) == numbers(calibrate(np.repeat(scores, w), np.repeat(y, w), **long))
+def test_weights_that_count_are_repetition(subtests):
+    scores, y = sample(450, 7)
+    w = np.random.default_rng(2).integers(0, 4, 450)
+    for way, options in [
+        ({}, {}),
+        ({"groups": np.arange(450) % 60}, {"candidates": TWO}),
+        ({"time": np.arange(450) // 7}, {"candidates": TWO}),
+    ]:
+        with subtests.test(*way):
+            long = {name: np.repeat(column, w) for name, column in way.items()}
+            once = calibrate(scores, y, w, weights="counts", **way, **options)
+            assert numbers(once) == numbers(calibrate(np.repeat(scores, w), np.repeat(y, w), **long, **options))
 
 
-@pytest.mark.parametrize("way", [{}, {"groups": np.arange(900) % 60}, {"time": np.arange(900) // 7}])
-def test_equal_weights_are_no_weights_and_their_unit_is_nothing(way):
-    scores, y = sample(900, 8)
-    plain = calibrate(scores, y, **way)
-    for unit in (0.3, 1e-7):
-        cal = calibrate(scores, y, np.full(900, unit), **way)
-        assert cal.choice_ == plain.choice_
-        assert cal.after_.value == pytest.approx(plain.after_.value, abs=1e-9)
-        assert cal.change_.se == pytest.approx(plain.change_.se, rel=1e-6)
+def test_equal_weights_are_no_weights_and_their_unit_is_nothing(subtests):
+    scores, y = sample(450, 8)
+    for way, units, options in [
+        ({}, (0.3,), {}),
+        ({}, (0.3, 1e-7), {"candidates": TWO}),
+        ({"groups": np.arange(450) % 60}, (0.3, 1e-7), {"candidates": TWO}),
+        ({"time": np.arange(450) // 7}, (0.3, 1e-7), {"candidates": TWO}),
+    ]:
+        plain = calibrate(scores, y, **way, **options)
+        for unit in units:
+            with subtests.test(*way, unit=unit, **options):
+                cal = calibrate(scores, y, np.full(450, unit), **way, **options)
+                assert cal.choice_ == plain.choice_
+                assert cal.after_.value == pytest.approx(plain.after_.value, abs=1e-9)
+                assert cal.change_.se == pytest.approx(plain.change_.se, rel=1e-6)
 
 
 def test_a_row_that_outweighs_its_cell_falls_into_one_part():
@@ -743,7 +766,7 @@ def test_a_level_that_moves_is_followed_only_by_what_comes_later():
     rng = np.random.default_rng(12)
     scores, when = rng.beta(2, 4, 3000), np.arange(3000)
     y = rng.random(3000) < expit(logit(scores) + np.where(when >= 2000, 1.5, 0.0))
-    shuffled, walked = calibrate(scores, y), calibrate(scores, y, time=when)
+    shuffled, walked = (calibrate(scores, y, **way, candidates=TWO) for way in ({}, {"time": when}))
     assert walked.change_.value > shuffled.change_.value
     assert isinstance(walked.certificate(), Refusal)
 
@@ -752,10 +775,13 @@ def test_frames_and_their_columns_are_the_arrays():
     pl = pytest.importorskip("polars")
     scores, y = sample(700, 13)
     frame = pl.DataFrame({"s": scores, "y": y, "g": np.arange(700) % 50, "t": np.arange(700) // 10, "w": y + 1.5})
-    assert numbers(calibrate(frame, score="s", label="y")) == numbers(calibrate(scores, y))
+    assert numbers(calibrate(frame, score="s", label="y", candidates=["platt"])) == numbers(
+        calibrate(scores, y, candidates=["platt"])
+    )
     for name, column in (("groups", "g"), ("time", "t")):
-        cal = calibrate(frame.lazy(), score="s", label="y", sample_weight="w", **{name: column})
-        assert numbers(cal) == numbers(calibrate(scores, y, y + 1.5, **{name: frame[column].to_numpy()}))
+        cal = calibrate(frame.lazy(), score="s", label="y", sample_weight="w", **{name: column}, candidates=["platt"])
+        like = calibrate(scores, y, y + 1.5, **{name: frame[column].to_numpy()}, candidates=["platt"])
+        assert numbers(cal) == numbers(like)
     with pytest.raises(InputError, match="name a column"):
         calibrate(frame, score="s", label="y", time=np.arange(700))
     with pytest.raises(InputError, match="both name the labels"):
@@ -764,7 +790,7 @@ def test_frames_and_their_columns_are_the_arrays():
 
 def test_a_tally_comes_alone():
     tally = Tally.from_arrays(*sample(200))
-    assert calibrate(tally, sampling="selected").provenance_.sampling == "selected"
+    assert calibrate(tally, sampling="selected", candidates=["platt"]).provenance_.sampling == "selected"
     with pytest.raises(InputError, match="groups cannot be combined with a tally"):
         calibrate(tally, groups=[1, 2])
 
@@ -780,7 +806,7 @@ def test_a_grid_and_a_table_of_bins_give_nearly_the_same():
     n = np.bincount(place, minlength=20)
     means = np.bincount(place, scores, minlength=20) / np.maximum(n, 1)
     table = Tally.from_table(n, np.bincount(place, y, minlength=20), edges=edges, scores=means)
-    assert calibrate(table).change_.high < 0.0
+    assert calibrate(table, candidates=["platt"]).change_.high < 0.0
     with pytest.raises(InputError, match="mean scores"):
         calibrate(Tally.from_table([5, 5], [1, 4], edges=[0.5]))
 
@@ -813,15 +839,16 @@ def test_log_odds_are_kept_and_real_scores_have_platts_map_at_least():
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scores", "y"), [([0.3], [1]), ([0.0], [1]), ([0.3, 0.6], [0, 1]), ([0.5, 0.5], [1, 1])])
-def test_hardly_any_rows_keep_the_model(scores, y):
-    for way in ({}, {"time": np.arange(len(y))}, {"groups": np.arange(len(y))}):
-        cal = quiet(scores, y, **way)
-        assert cal.choice_ == "identity"
-        assert np.isnan(cal.after_.value) or len(y) == 2
-        assert cal.state_ == cal.calibration_.provenance.state == "uncalibrated"
-        assert str(cal).startswith("Uncalibrated: ")
-        assert "Keep your model" not in str(cal)
+def test_hardly_any_rows_keep_the_model(subtests):
+    for scores, y in [([0.3], [1]), ([0.0], [1]), ([0.3, 0.6], [0, 1]), ([0.5, 0.5], [1, 1])]:
+        with subtests.test(scores=scores, y=y):
+            for way in ({}, {"time": np.arange(len(y))}, {"groups": np.arange(len(y))}):
+                cal = quiet(scores, y, **way)
+                assert cal.choice_ == "identity"
+                assert np.isnan(cal.after_.value) or len(y) == 2
+                assert cal.state_ == cal.calibration_.provenance.state == "uncalibrated"
+                assert str(cal).startswith("Uncalibrated: ")
+                assert "Keep your model" not in str(cal)
 
 
 def test_one_row_says_why_nothing_is_known():
@@ -910,13 +937,16 @@ def test_more_is_asked_for_and_fewer_bins_are_made():
     assert len(tight.n) < len(loose.n)
 
 
-@pytest.mark.parametrize("n", [1, 2, 40, 500])
-def test_a_guarantee_that_cannot_be_kept_says_when_to_ask_again(n):
-    scores, y = sample(n, 19)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)
-        with pytest.raises(InputError, match=rf"with {n:,} labels, where .* ask again at [\d,]+ labels with look=\d"):
-            calibrate(scores, y, guarantee=(0.01, 0.1))
+def test_a_guarantee_that_cannot_be_kept_says_when_to_ask_again(subtests):
+    for n in [1, 2, 40, 500]:
+        with subtests.test(n=n):
+            scores, y = sample(n, 19)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CalibrantWarning)
+                with pytest.raises(
+                    InputError, match=rf"with {n:,} labels, where .* ask again at [\d,]+ labels with look=\d"
+                ):
+                    calibrate(scores, y, guarantee=(0.01, 0.1))
 
 
 def test_asking_again_is_advised_for_a_power_of_two_times_the_labels_that_suffices_for_two_bins():
@@ -937,10 +967,10 @@ def test_a_guarantee_that_only_a_constant_meets_is_an_error():
         calibrate(scores, rng.random(3000) < scores, guarantee=(0.02, 0.1))
 
 
-@pytest.mark.parametrize("look", [0, -1, 1.5, True, "2"])
-def test_a_look_is_a_positive_integer(look):
-    with pytest.raises(InputError, match="look must be an integer"):
-        calibrate(*sample(), guarantee=(0.2, 0.1), look=look)
+def test_a_look_is_a_positive_integer(subtests):
+    for look in [0, -1, 1.5, True, "2"]:
+        with subtests.test(look=look), pytest.raises(InputError, match="look must be an integer"):
+            calibrate(*sample(), guarantee=(0.2, 0.1), look=look)
 
 
 def test_a_look_needs_a_guarantee():
@@ -948,13 +978,11 @@ def test_a_look_needs_a_guarantee():
         calibrate(*sample(), look=2)
 
 
-@pytest.mark.parametrize("guarantee", [0.05, "0.05", (0.05,), (0.05, "a"), None])
-def test_a_guarantee_is_a_pair_of_numbers(guarantee):
-    if guarantee is None:
-        assert calibrate(*sample()).bins_ is None
-        return
-    with pytest.raises(InputError, match="guarantee must be"):
-        calibrate(*sample(), guarantee=guarantee)
+def test_a_guarantee_is_a_pair_of_numbers(subtests):
+    assert plain().bins_ is None, "none is asked for"
+    for guarantee in [0.05, "0.05", (0.05,), (0.05, "a")]:
+        with subtests.test(guarantee=guarantee), pytest.raises(InputError, match="guarantee must be"):
+            calibrate(*sample(), guarantee=guarantee)
 
 
 def test_parts_of_the_blend_are_not_said_to_be_untried():
@@ -1020,9 +1048,8 @@ def test_walking_forward_never_looks_ahead():
         assert time[parts.calibrate].max() < time[parts.test].min()
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
+def test_a_split_that_cannot_be_is_refused(subtests):
+    for ask in [
         lambda: split(2),
         lambda: split(2.5),
         lambda: split(10, (1, 1)),
@@ -1031,11 +1058,9 @@ def test_walking_forward_never_looks_ahead():
         lambda: split(10, groups=[1] * 10, time=range(10)),
         lambda: list(walk_forward([1, 2, 3], 2)),
         lambda: list(walk_forward([1, 2, 3], 0)),
-    ],
-)
-def test_a_split_that_cannot_be_is_refused(ask):
-    with pytest.raises(InputError):
-        ask()
+    ]:
+        with subtests.test(ask=ask), pytest.raises(InputError):
+            ask()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1051,9 +1076,9 @@ def test_whole_importance_weights_are_not_repetition():
     cal = calibrate(scores, y, np.full(3000, 20.0))
     assert cal.choice_ == "identity"
     assert cal.change_.value > -5e-4
-    tally = calibrate(Tally.from_arrays(scores, y, np.full(3000, 20.0)))
+    tally = calibrate(Tally.from_arrays(scores, y, np.full(3000, 20.0)), candidates=["platt"])
     assert tally.choice_ == "identity"
-    near = calibrate(scores, y, np.full(3000, 20.5))
+    near = calibrate(scores, y, np.full(3000, 20.5), candidates=["platt"])
     np.testing.assert_allclose(near.before_.se, cal.before_.se, rtol=1e-9)
 
 
@@ -1064,17 +1089,18 @@ def test_a_row_falls_into_one_part_whatever_its_weight():
     assert sum(each > 0 for each in events) == 1
 
 
-@pytest.mark.parametrize(
-    "how",
-    [{"cv": 2}, {"groups": np.arange(1200) % 2}, {"time": np.arange(1200) % 2}],
-    ids=["two parts", "two groups", "two moments"],
-)
-def test_with_two_parts_there_are_no_nested_numbers(how):
+def test_with_two_parts_there_are_no_nested_numbers(subtests):
     """What is chosen without one of two parts would have been chosen by the part itself."""
-    cal = calibrate(*sample(), **how)
-    assert cal.choice_ != "identity"
-    assert np.isnan(cal.change_.value)
-    assert "is not known" in str(cal)
+    for name, how in {
+        "two parts": {"cv": 2},
+        "two groups": {"groups": np.arange(1200) % 2},
+        "two moments": {"time": np.arange(1200) % 2},
+    }.items():
+        with subtests.test(name):
+            cal = calibrate(*sample(), **how)
+            assert cal.choice_ != "identity"
+            assert np.isnan(cal.change_.value)
+            assert "is not known" in str(cal)
 
 
 def test_walking_forward_leaves_out_the_part_that_had_nothing_to_choose_by():
@@ -1084,15 +1110,15 @@ def test_walking_forward_leaves_out_the_part_that_had_nothing_to_choose_by():
     assert cal.change_.value == pytest.approx(line.change, abs=0.01)
 
 
-@pytest.mark.parametrize("how", [{"sampling": "selected"}, {"groups": np.arange(1200) % 60}, {"time": np.arange(1200)}])
-def test_a_guarantee_without_a_certificate_is_an_error(how):
-    with pytest.raises(InputError, match="guarantee cannot be kept"):
-        calibrate(*sample(), guarantee=(0.2, 0.1), **how)
+def test_a_guarantee_without_a_certificate_is_an_error(subtests):
+    for how in [{"sampling": "selected"}, {"groups": np.arange(1200) % 60}, {"time": np.arange(1200)}]:
+        with subtests.test(how=how), pytest.raises(InputError, match="guarantee cannot be kept"):
+            calibrate(*sample(), guarantee=(0.2, 0.1), **how)
 
 
 def test_few_groups_widen_the_interval():
     """Three clusters have a t quantile of 4.3 on two degrees of freedom."""
-    cal = calibrate(*sample(), groups=np.arange(1200) % 3)
+    cal = calibrate(*sample(), groups=np.arange(1200) % 3, candidates=["platt"])
     assert (cal.before_.high - cal.before_.value) / cal.before_.se == pytest.approx(4.303, abs=0.01)
 
 

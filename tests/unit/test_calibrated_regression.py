@@ -79,9 +79,8 @@ def test_a_line_has_the_fixed_point_that_is_found(level, slope):
     assert abs(clip(level + slope * p) - p) <= 1e-15 * (1.0 + abs(level) + abs(slope))
 
 
-@pytest.mark.parametrize(
-    ("level", "slope", "expected"),
-    [
+def test_both_ends_are_tried_where_one_minus_the_slope_is_zero_or_negative(subtests):
+    for level, slope, expected in [
         (0.3, 0.0, 0.3),
         (0.2, 0.5, 0.4),  # 0.2 / (1 - 0.5)
         (0.9, 0.5, 1.0),  # 1.8 is above 1, and 0.9 + 0.5 > 1
@@ -92,10 +91,9 @@ def test_a_line_has_the_fixed_point_that_is_found(level, slope):
         (-0.5, 2.0, 0.5),  # 0 and 1 are fixed as well
         (0.1, 2.0, 1.0),  # the crossing is at -0.1: 0 is not fixed, since the line is at 0.1 there
         (-1.5, 2.0, 0.0),  # the crossing is at 1.5: 1 is not fixed, since the line is at 0.5 there
-    ],
-)
-def test_both_ends_are_tried_where_one_minus_the_slope_is_zero_or_negative(level, slope, expected):
-    assert line_fixed_point(level, slope) == pytest.approx(expected)
+    ]:
+        with subtests.test(level=level, slope=slope, expected=expected):
+            assert line_fixed_point(level, slope) == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=9), st.sampled_from([polynomials, hats]))
@@ -119,10 +117,11 @@ def test_between_hats_the_fixed_point_has_a_closed_form(coefficients, size):
     assert abs(clip(value(p)) - p) <= 1e-9
 
 
-@pytest.mark.parametrize("value", [lambda p: -1.0, lambda p: 2.0, lambda p: p, lambda p: 1.0 - p, lambda p: 0.0])
-def test_the_search_ends_at_the_ends_and_on_the_diagonal(value):
-    p = fixed_point(value)
-    assert abs(clip(value(p)) - p) < 1e-15
+def test_the_search_ends_at_the_ends_and_on_the_diagonal(subtests):
+    for value in [lambda p: -1.0, lambda p: 2.0, lambda p: p, lambda p: 1.0 - p, lambda p: 0.0]:
+        with subtests.test(value=value):
+            p = fixed_point(value)
+            assert abs(clip(value(p)) - p) < 1e-15
 
 
 def test_the_search_takes_at_most_108_steps():
@@ -141,16 +140,17 @@ def test_polynomials_are_those_of_chebyshev_on_the_unit_interval():
         assert polynomials(p, 8) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("size", [2, 4, 8, 16])
-def test_hats_span_what_is_linear_between_points(size):
-    points = np.linspace(0.0, 1.0, size + 1)
-    basis = np.array([[1.0, *hats(p, size)] for p in points])
-    assert np.linalg.matrix_rank(basis) == size + 1
-    values = np.random.default_rng(size).random(size + 1)
-    c = np.linalg.solve(basis, values)
-    between = np.random.default_rng(1).random(50)
-    found = np.array([[1.0, *hats(p, size)] for p in between]) @ c
-    assert found == pytest.approx(np.interp(between, points, values), abs=1e-12)
+def test_hats_span_what_is_linear_between_points(subtests):
+    for size in [2, 4, 8, 16]:
+        with subtests.test(size=size):
+            points = np.linspace(0.0, 1.0, size + 1)
+            basis = np.array([[1.0, *hats(p, size)] for p in points])
+            assert np.linalg.matrix_rank(basis) == size + 1
+            values = np.random.default_rng(size).random(size + 1)
+            c = np.linalg.solve(basis, values)
+            between = np.random.default_rng(1).random(50)
+            found = np.array([[1.0, *hats(p, size)] for p in between]) @ c
+            assert found == pytest.approx(np.interp(between, points, values), abs=1e-12)
 
 
 @given(st.floats(0.0, 1.0), st.integers(1, 64))
@@ -182,48 +182,49 @@ def test_two_rows_by_hand():
     assert regression.bounds == pytest.approx(np.sqrt([3, 3, 13 / 9]) * np.sqrt(1 + spent) + [0, 0, 1])
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_forecasts_are_fixed_points_of_a_ridge_regression_solved_afresh(name):
-    setting = SETTINGS[name]
-    scores, labels, features = stream()
-    regression = CalibratedRegression(3, **setting)
-    with_score = setting.get("include_score", True)
-    forecasts, rows, targets, unavoidable = [], [], [], 0.0
-    for t, (s, y, x) in enumerate(zip(scores, labels, features, strict=True)):
-        p = regression.predict_one(s, x)
-        row = regressors(setting, p, s, x, t)
-        past = np.array(rows).reshape(t, len(row))
-        matrix = np.eye(len(row)) + past.T @ past
-        z = s * with_score + row @ np.linalg.solve(matrix, past.T @ np.array(targets))
-        assert p == pytest.approx(clip(z), abs=1e-9)
-        unavoidable += (z - y) ** 2 / (1 + row @ np.linalg.solve(matrix, row))
-        forecasts.append(p)
-        rows.append(row)
-        targets.append(y - s * with_score)
-        regression.learn_one(s, y, x)
-    assert regression.errors == pytest.approx(np.array(rows).T @ (np.array(forecasts) - labels), abs=1e-9)
-    # The identity on which the certificate stands: what is left is the least sum of squares.
-    past, target = np.array(rows), np.array(targets)
-    theta = np.linalg.solve(np.eye(past.shape[1]) + past.T @ past, past.T @ target)
-    assert unavoidable == pytest.approx(np.sum((past @ theta - target) ** 2) + theta @ theta)
+def test_forecasts_are_fixed_points_of_a_ridge_regression_solved_afresh(subtests):
+    for name, setting in SETTINGS.items():
+        with subtests.test(name):
+            scores, labels, features = stream()
+            regression = CalibratedRegression(3, **setting)
+            with_score = setting.get("include_score", True)
+            forecasts, rows, targets, unavoidable = [], [], [], 0.0
+            for t, (s, y, x) in enumerate(zip(scores, labels, features, strict=True)):
+                p = regression.predict_one(s, x)
+                row = regressors(setting, p, s, x, t)
+                past = np.array(rows).reshape(t, len(row))
+                matrix = np.eye(len(row)) + past.T @ past
+                z = s * with_score + row @ np.linalg.solve(matrix, past.T @ np.array(targets))
+                assert p == pytest.approx(clip(z), abs=1e-9)
+                unavoidable += (z - y) ** 2 / (1 + row @ np.linalg.solve(matrix, row))
+                forecasts.append(p)
+                rows.append(row)
+                targets.append(y - s * with_score)
+                regression.learn_one(s, y, x)
+            assert regression.errors == pytest.approx(np.array(rows).T @ (np.array(forecasts) - labels), abs=1e-9)
+            # The identity on which the certificate stands: what is left is the least sum of squares.
+            past, target = np.array(rows), np.array(targets)
+            theta = np.linalg.solve(np.eye(past.shape[1]) + past.T @ past, past.T @ target)
+            assert unavoidable == pytest.approx(np.sum((past @ theta - target) ** 2) + theta @ theta)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_many_rows_equal_a_loop_bit_for_bit(name):
-    scores, labels, features = stream(60)
-    one, many, live = (CalibratedRegression(3, **SETTINGS[name]) for _ in range(3))
-    seen = []
-    for s, y, x in zip(scores, labels, features, strict=True):
-        before = one.predict_one(s, x)
-        assert one.predict_one(s, x) == before
-        seen.append(before)
-        one.learn_one(s, y, x)
-    many.learn_many(scores, labels, features)
-    assert live.forecast_many(scores, labels, features).tolist() == seen
-    assert one._numbers() == many._numbers() == live._numbers()
-    assert many.predict_many(scores, features).tolist() == [
-        one.predict_one(s, x) for s, x in zip(scores, features, strict=True)
-    ]
+def test_many_rows_equal_a_loop_bit_for_bit(subtests):
+    for name in SETTINGS:
+        with subtests.test(name=name):
+            scores, labels, features = stream(60)
+            one, many, live = (CalibratedRegression(3, **SETTINGS[name]) for _ in range(3))
+            seen = []
+            for s, y, x in zip(scores, labels, features, strict=True):
+                before = one.predict_one(s, x)
+                assert one.predict_one(s, x) == before
+                seen.append(before)
+                one.learn_one(s, y, x)
+            many.learn_many(scores, labels, features)
+            assert live.forecast_many(scores, labels, features).tolist() == seen
+            assert one._numbers() == many._numbers() == live._numbers()
+            assert many.predict_many(scores, features).tolist() == [
+                one.predict_one(s, x) for s, x in zip(scores, features, strict=True)
+            ]
 
 
 @given(cut=st.integers(0, 60), name=st.sampled_from([n for n in SETTINGS if n != "own"]))
@@ -270,16 +271,17 @@ def test_a_changed_state_is_refused():
     assert regression.state == state
 
 
-@pytest.mark.parametrize("name", [n for n in SETTINGS if n != "own"])
-def test_states_of_hard_streams_are_not_taken_for_changed_ones(name):
-    rng = np.random.default_rng(5)
-    hard = np.array([[1, 1, 1], [-1, 1, 0], [1e-300, 1, -1], [0, 0, 0]])[rng.integers(0, 4, 400)]
-    regression = CalibratedRegression(3, **SETTINGS[name])
-    for t, x in enumerate(hard):
-        s = (0.0, 1.0, 0.5)[t % 3]
-        regression.learn_one(s, float(regression.predict_one(s, x) <= 0.5), x)
-        if t % 20 < 2:
-            assert resume(regression.to_json()).state == regression.state
+def test_states_of_hard_streams_are_not_taken_for_changed_ones(subtests):
+    for name in [n for n in SETTINGS if n != "own"]:
+        with subtests.test(name=name):
+            rng = np.random.default_rng(5)
+            hard = np.array([[1, 1, 1], [-1, 1, 0], [1e-300, 1, -1], [0, 0, 0]])[rng.integers(0, 4, 400)]
+            regression = CalibratedRegression(3, **SETTINGS[name])
+            for t, x in enumerate(hard):
+                s = (0.0, 1.0, 0.5)[t % 3]
+                regression.learn_one(s, float(regression.predict_one(s, x) <= 0.5), x)
+                if t % 20 < 2:
+                    assert resume(regression.to_json()).state == regression.state
 
 
 # ------------------------------------------------------------------------------------------------------------ edges
@@ -320,23 +322,21 @@ def test_outcomes_may_lie_between_zero_and_one():
         regression.learn_one(0.5, 1.1)
 
 
-@pytest.mark.parametrize(
-    "bad", [[1.0, np.nan], [1.0], [1.0, 0.0, 0.0], [2.0, 0.0], [np.inf, 0.0], ["a", "b"], None, 1.0]
-)
-def test_features_that_are_not_as_told_are_refused_and_nothing_is_learned(bad):
+def test_features_that_are_not_as_told_are_refused_and_nothing_is_learned(subtests):
     regression = CalibratedRegression(2)
-    for act in (lambda: regression.predict_one(0.5, bad), lambda: regression.learn_one(0.5, 1, bad)):
-        with pytest.raises(InputError, match="features"):
-            act()
-    rows = None if bad is None else [[0.0, 0.0], bad]
-    with pytest.raises(InputError, match="features"):
-        regression.learn_many([0.5, 0.5], [0, 1], rows)
-    assert regression._numbers() == CalibratedRegression(2)._numbers()
+    for bad in [[1.0, np.nan], [1.0], [1.0, 0.0, 0.0], [2.0, 0.0], [np.inf, 0.0], ["a", "b"], None, 1.0]:
+        with subtests.test(bad=bad):
+            with pytest.raises(InputError, match="features"):
+                regression.predict_one(0.5, bad)
+            with pytest.raises(InputError, match="features"):
+                regression.learn_one(0.5, 1, bad)
+            with pytest.raises(InputError, match="features"):
+                regression.learn_many([0.5, 0.5], [0, 1], None if bad is None else [[0.0, 0.0], bad])
+            assert regression._numbers() == CalibratedRegression(2)._numbers()
 
 
-@pytest.mark.parametrize(
-    ("ask", "words"),
-    [
+def test_features_that_are_wrong_are_told_by_their_kind(subtests):
+    for ask, words in [
         (lambda r: r.predict_many([0.5] * 5, np.zeros((4, 3))), "features has 4 rows but scores has 5"),
         (lambda r: r.predict_one(0.5, ["1", "0", "1"]), "features holds text such as '1': pass 3 numbers for each row"),
         (lambda r: r.predict_one(0.5, ["FR", 0, 1]), "features holds text such as 'FR': pass 3 numbers for each row"),
@@ -345,11 +345,9 @@ def test_features_that_are_not_as_told_are_refused_and_nothing_is_learned(bad):
         (lambda r: r.predict_one(0.5, [1, None, 0]), "missing"),
         (lambda r: r.predict_one(0.5, [1, 0]), r"3 numbers for each row, as n_features says; got \(2,\)"),
         (lambda r: r.predict_one(0.5), "none were given"),
-    ],
-)
-def test_features_that_are_wrong_are_told_by_their_kind(ask, words):
-    with pytest.raises(InputError, match=words):
-        ask(CalibratedRegression(3))
+    ]:
+        with subtests.test(ask=ask, words=words), pytest.raises(InputError, match=words):
+            ask(CalibratedRegression(3))
 
 
 def test_missing_features_of_pandas_are_called_missing():
@@ -459,9 +457,8 @@ def test_a_state_carries_the_names():
     assert eval(repr(named)).state == CalibratedRegression(NAMES).state
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
+def test_features_that_are_wrong_are_told_by_their_names(subtests):
+    for rows, words in [
         (
             {"north": [1, 0], "id": [3, 4]},
             "features lacks 'mobile', 'new', which n_features names: it has 'north', 'id'",
@@ -475,11 +472,9 @@ def test_a_state_carries_the_names():
         ({"north": [2, 1], "mobile": [1, 0], "new": [0, 0]}, r"must be in \[-1, 1\]"),
         ({"north": [1], "mobile": [1], "new": [0]}, "features has 1 rows but scores has 2"),
         ([[1, 0], [0, 1]], "3 numbers for each row"),
-    ],
-)
-def test_features_that_are_wrong_are_told_by_their_names(rows, words):
-    with pytest.raises(InputError, match=words):
-        CalibratedRegression(NAMES).predict_many([0.5, 0.5], rows)
+    ]:
+        with subtests.test(rows=rows, words=words), pytest.raises(InputError, match=words):
+            CalibratedRegression(NAMES).predict_many([0.5, 0.5], rows)
 
 
 def test_frames_that_cannot_be_read_by_name_are_refused():
@@ -514,28 +509,30 @@ def test_features_with_the_index_of_the_scores_in_another_order_are_refused():
 # ------------------------------------------------------------------------------------------------------------ clamp
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("clamp", [1e-3, 0.1, 0.25])
-def test_clamped_forecasts_are_fixed_points_off_the_ends_and_keep_their_bounds(name, clamp):
-    setting = SETTINGS[name]
-    scores, labels, features = stream()
-    regression = CalibratedRegression(3, clamp=clamp, **setting)
-    with_score = setting.get("include_score", True)
-    rows, targets, forecasts = [], [], []
-    for t, (s, y, x) in enumerate(zip(scores, labels, features, strict=True)):
-        p = regression.predict_one(s, x)
-        row = regressors(setting, p, s, x, t)
-        past = np.array(rows).reshape(t, len(row))
-        theta = np.linalg.solve(np.eye(len(row)) + past.T @ past, past.T @ np.array(targets))
-        assert clamp <= p <= 1 - clamp
-        assert p == pytest.approx(clip(s * with_score + row @ theta, clamp), abs=1e-9)
-        rows.append(row)
-        targets.append(y - s * with_score)
-        forecasts.append(p)
-        regression.learn_one(s, y, x)
-        assert (np.abs(regression.errors) <= regression.bounds).all()
-    assert min(forecasts) == pytest.approx(clamp, abs=1e-12)  # which would be 0 or nearly
-    assert CalibratedRegression(3, clamp=clamp, **setting).restore(regression.state).state == regression.state
+def test_clamped_forecasts_are_fixed_points_off_the_ends_and_keep_their_bounds(subtests, full_size):
+    for name, setting in SETTINGS.items():
+        for clamp in [1e-3, 0.1, 0.25] if full_size else [1e-3, 0.25]:
+            with subtests.test(name=name, clamp=clamp):
+                scores, labels, features = stream()
+                regression = CalibratedRegression(3, clamp=clamp, **setting)
+                with_score = setting.get("include_score", True)
+                rows, targets, forecasts = [], [], []
+                for t, (s, y, x) in enumerate(zip(scores, labels, features, strict=True)):
+                    p = regression.predict_one(s, x)
+                    row = regressors(setting, p, s, x, t)
+                    past = np.array(rows).reshape(t, len(row))
+                    theta = np.linalg.solve(np.eye(len(row)) + past.T @ past, past.T @ np.array(targets))
+                    assert clamp <= p <= 1 - clamp
+                    assert p == pytest.approx(clip(s * with_score + row @ theta, clamp), abs=1e-9)
+                    rows.append(row)
+                    targets.append(y - s * with_score)
+                    forecasts.append(p)
+                    regression.learn_one(s, y, x)
+                    assert (np.abs(regression.errors) <= regression.bounds).all()
+                assert min(forecasts) == pytest.approx(clamp, abs=1e-12)  # which would be 0 or nearly
+                assert (
+                    CalibratedRegression(3, clamp=clamp, **setting).restore(regression.state).state == regression.state
+                )
 
 
 def test_without_a_clamp_the_second_forecast_may_be_one_and_with_it_never():
@@ -578,9 +575,8 @@ def test_it_says_whether_it_needs_features():
     assert not CalibratedRegression().takes_features
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
+def test_wrong_arguments_are_named(subtests):
+    for arguments, word in [
         ({"n_features": -1}, "n_features"),
         ({"n_features": 1.5}, "n_features"),
         ({"n_features": True}, "n_features"),
@@ -600,11 +596,9 @@ def test_it_says_whether_it_needs_features():
         ({"test_functions": "hats", "size": 65}, "size"),
         ({"test_functions": "hats", "size": 0}, "size"),
         ({"size": 2}, "size"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments, word):
-    with pytest.raises(InputError, match=word):
-        CalibratedRegression(**arguments)
+    ]:
+        with subtests.test(arguments=arguments, word=word), pytest.raises(InputError, match=word):
+            CalibratedRegression(**arguments)
 
 
 @pytest.mark.parametrize("found", [[0.1], [0.1, 1.5], [0.1, float("nan")]])
@@ -657,7 +651,7 @@ def test_the_certificate_says_what_is_promised():
     )
     assert IN_ORDER in small.assumptions
     for told in (str(promise), str(small)):
-        assert "With late outcomes the promise is on forecasts made anew as each outcome is learned" in told
+        assert "With late outcomes it holds for forecasts made again as each outcome is learned" in told
     assert "continuous" in str(CalibratedRegression(3, **SETTINGS["own"]).certificate(10_000))
     for bad in (11, 2.5, -1, "x", [1]):
         with pytest.raises(InputError, match="group_rows"):
@@ -751,15 +745,16 @@ def test_a_growing_family_pays_only_for_functions_in_use():
     assert growing.certificate(10**6).bound == fixed.certificate(10**6).bound
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_bounds_from_the_rows_stay_under_those_beforehand(name):
-    regression = CalibratedRegression(3, **SETTINGS[name]).learn_many(*stream(200))
-    assert (np.abs(regression.errors) <= regression.bounds).all()
-    assert (regression.bounds[:3] <= CalibratedRegression(3, **SETTINGS[name]).certificate(10**9).bound).all()
-    tau = 1 + stream(200)[2].sum(axis=0)
-    n = len(regression.errors)
-    if not regression.growing:
-        assert (regression.bounds[:3] <= np.sqrt(tau * (2 + n * np.log(201)))).all()
+def test_bounds_from_the_rows_stay_under_those_beforehand(subtests):
+    for name in SETTINGS:
+        with subtests.test(name=name):
+            regression = CalibratedRegression(3, **SETTINGS[name]).learn_many(*stream(200))
+            assert (np.abs(regression.errors) <= regression.bounds).all()
+            assert (regression.bounds[:3] <= CalibratedRegression(3, **SETTINGS[name]).certificate(10**9).bound).all()
+            tau = 1 + stream(200)[2].sum(axis=0)
+            n = len(regression.errors)
+            if not regression.growing:
+                assert (regression.bounds[:3] <= np.sqrt(tau * (2 + n * np.log(201)))).all()
 
 
 @given(
@@ -803,19 +798,16 @@ def test_functions_of_ones_own_pay_for_what_the_search_may_miss() -> None:
     assert own.certificate(n).bound ** 2 - family.certificate(n).bound ** 2 >= 2e-6 * n * n
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
+def test_settings_that_mean_nothing_or_too_much_are_refused(subtests) -> None:
+    for options, told in [
         ({"test_functions": ["hats"]}, "test_functions must be one of"),
         ({"each_feature": "no"}, "each_feature must be True or False"),
         ({"growing": 1}, "growing must be True or False"),
         ({"n_features": 10**9}, "n_features must be a whole number of at least 0 and at most 2,000"),
         ({"n_features": 1_000, "each_feature": True, "test_functions": "hats", "size": 8}, "n_features asks for"),
-    ],
-)
-def test_settings_that_mean_nothing_or_too_much_are_refused(given: dict[str, object], told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        CalibratedRegression(**({"n_features": 2} | given))
+    ]:
+        with subtests.test(options=options, told=told), pytest.raises(InputError, match=told):
+            CalibratedRegression(**({"n_features": 2} | options))
 
 
 def test_a_named_tuple_is_read_by_its_names() -> None:
@@ -830,23 +822,25 @@ def test_a_named_tuple_is_read_by_its_names() -> None:
     assert named.predict_one(0.3, Turned(new=0.0, north=1.0)) == told != named.predict_one(0.3, [0.0, 1.0])
 
 
-@pytest.mark.parametrize(("clamp", "own"), [(0.0, False), (0.2, False), (0.2, True), (0.0, True)])
-def test_bounds_of_a_regression_pay_for_the_clamp_and_for_functions_of_ones_own(clamp: float, own: bool) -> None:
-    rng = np.random.default_rng(7)
-    n = 150
-    scores, labels, groups = rng.uniform(size=n), rng.integers(0, 2, n), rng.integers(0, 2, (n, 2))
-    settings: dict[str, Any] = {"test_functions": lambda p, s, x: [np.sin(p), p * s], "size": 2} if own else {}
-    regression = CalibratedRegression(2, clamp=clamp, **settings)
-    p = regression.forecast_many(scores, labels, groups)
-    # Regressors: features, own functions, 1, the score, the forecast. V = sum of (p - y)^2 q / (1 + q), with
-    # q = f' A^-1 f of the rows before; bounds sqrt(tau (2 + V + clamp^2 T + 2 * 10^-6 T)), 1 more for the last two.
-    between = [np.sin(p), p * scores] if own else []
-    f = np.stack([*groups.T, *between, np.ones(n), scores, p], axis=1)
-    matrix, spent = np.eye(f.shape[1]), 0.0
-    for row, error in zip(f, p - labels, strict=True):
-        q = float(row @ np.linalg.solve(matrix, row))
-        spent += error**2 * q / (1 + q)
-        matrix += np.outer(row, row)
-    paid = 2 + spent + (clamp**2 + (2e-6 if own else 0.0)) * n
-    expected = np.sqrt(np.diag(matrix) * paid) + np.array([0.0] * (f.shape[1] - 2) + [1.0, 1.0])
-    assert regression.bounds == pytest.approx(expected, rel=1e-9)
+def test_bounds_of_a_regression_pay_for_the_clamp_and_for_functions_of_ones_own(subtests) -> None:
+    for clamp, own in [(0.0, False), (0.2, False), (0.2, True), (0.0, True)]:
+        with subtests.test(clamp=clamp, own=own):
+            rng = np.random.default_rng(7)
+            n = 150
+            scores, labels, groups = rng.uniform(size=n), rng.integers(0, 2, n), rng.integers(0, 2, (n, 2))
+            settings: dict[str, Any] = {"test_functions": lambda p, s, x: [np.sin(p), p * s], "size": 2} if own else {}
+            regression = CalibratedRegression(2, clamp=clamp, **settings)
+            p = regression.forecast_many(scores, labels, groups)
+            # Regressors: features, own functions, 1, the score, the forecast. V = sum of (p - y)^2 q / (1 + q), with
+            # q = f' A^-1 f of the rows before; bounds sqrt(tau (2 + V + clamp^2 T + 2 * 10^-6 T)), 1 more for the
+            # last two.
+            between = [np.sin(p), p * scores] if own else []
+            f = np.stack([*groups.T, *between, np.ones(n), scores, p], axis=1)
+            matrix, spent = np.eye(f.shape[1]), 0.0
+            for row, error in zip(f, p - labels, strict=True):
+                q = float(row @ np.linalg.solve(matrix, row))
+                spent += error**2 * q / (1 + q)
+                matrix += np.outer(row, row)
+            paid = 2 + spent + (clamp**2 + (2e-6 if own else 0.0)) * n
+            expected = np.sqrt(np.diag(matrix) * paid) + np.array([0.0] * (f.shape[1] - 2) + [1.0, 1.0])
+            assert regression.bounds == pytest.approx(expected, rel=1e-9)

@@ -39,18 +39,19 @@ def frame_of(library: str, table: dict[str, Any]) -> Any:
     return getattr(module, "table" if library == "pyarrow" else "DataFrame")(table)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "duckdb"])
-def test_the_columns_of_the_map_are_found_in_a_frame(library):
+def test_the_columns_of_the_map_are_found_in_a_frame(subtests):
     table = world()
     right = check(BY_REGION.apply(table["s"], table["region"]), table["y"])
-    frame = frame_of(library, table)
-    plain = check(frame, score="s", label="y", calibration=BY_REGION)
-    assert plain.state == right.state == "calibrated"
-    assert plain.predicted == pytest.approx(right.predicted)
-    assert plain.segments == ()
-    by_half = check(frame, score="s", label="y", by=["half"], calibration=BY_REGION)
-    assert by_half.predicted == pytest.approx(right.predicted)
-    assert len(by_half.segments) == 2
+    for library in ["pandas", "polars", "pyarrow", "duckdb"]:
+        with subtests.test(library=library):
+            frame = frame_of(library, table)
+            plain = check(frame, score="s", label="y", calibration=BY_REGION)
+            assert plain.state == right.state == "calibrated"
+            assert plain.predicted == pytest.approx(right.predicted)
+            assert plain.segments == ()
+            by_half = check(frame, score="s", label="y", by=["half"], calibration=BY_REGION)
+            assert by_half.predicted == pytest.approx(right.predicted)
+            assert len(by_half.segments) == 2
 
 
 def test_rows_without_a_group_and_of_weight_zero_in_a_frame():
@@ -89,22 +90,20 @@ def test_arrays_take_the_columns_from_by():
         assert verdict.predicted == pytest.approx(right)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_the_sentence_names_the_right_argument(subtests):
+    for given, words in [
         ({}, r"needs the column 'region' beside the scores: pass by, "),
         ({"groups": "region"}, r"needs the column 'region' beside the scores: pass by, "),
         ({"by": {"half": "half"}}, "by has no column 'region', which this map needs: it has half"),
-    ],
-)
-def test_the_sentence_names_the_right_argument(given, words):
-    table = world(500)
-    arrays = {
-        name: {key: table[column] for key, column in value.items()} if isinstance(value, dict) else table[value]
-        for name, value in given.items()
-    }
-    with pytest.raises(InputError, match=words):
-        check(table["s"], table["y"], calibration=BY_REGION, **arrays)
+    ]:
+        with subtests.test(given=given, words=words):
+            table = world(500)
+            arrays = {
+                name: {key: table[column] for key, column in value.items()} if isinstance(value, dict) else table[value]
+                for name, value in given.items()
+            }
+            with pytest.raises(InputError, match=words):
+                check(table["s"], table["y"], calibration=BY_REGION, **arrays)
 
 
 def test_a_series_of_another_name_is_not_taken_for_the_column():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
+from tests import worlds
 
 from calibrant import (
     BetaScaling,
@@ -21,18 +24,18 @@ from calibrant import (
 from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.maps import SoftmaxMap
 from calibrant.selection.losses import Losses
-from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials, row_losses
+from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials, class_losses
 from calibrant.selection.multiclass.folds import ClassFolds
 from calibrant.selection.multiclass.rule import ClassCandidate, select_classes, settled
 
 
-def sample(n: int = 600, classes: int = 3, seed: int = 0, power: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and labels drawn from them; with a power above 1 the probabilities are too sure."""
-    rng = np.random.default_rng(seed)
-    right = rng.dirichlet(np.ones(classes), n)
-    y = (np.log(right) + rng.gumbel(size=right.shape)).argmax(axis=1)
-    said = right**power
-    return said / said.sum(axis=1, keepdims=True), y
+def sample(n: int = 600, classes: int = 3, seed: int = 0, power: float = 1.0) -> worlds.Rows:
+    return worlds.overconfident_classes(n, classes, seed, power=power)
+
+
+@cache
+def overconfident() -> ClassAutoCalibrator:
+    return calibrate(*sample(power=3.0))
 
 
 def log_loss(p: np.ndarray, y: np.ndarray) -> float:
@@ -51,8 +54,7 @@ def test_a_calibrated_model_is_kept_and_a_wrong_one_is_not():
     assert (cal.choice_, cal.state_) == ("identity", "kept")
     np.testing.assert_allclose(cal.transform(p), p, atol=1e-9)
     assert "Keep your model as it is" in str(cal)
-    sharp, y = sample(power=3.0)
-    cal = calibrate(sharp, y)
+    cal = overconfident()
     assert cal.state_ == "calibrated"
     new, labels = sample(power=3.0, seed=1)
     assert log_loss(cal.transform(new), labels) < log_loss(new, labels) - 0.2
@@ -108,9 +110,9 @@ def test_the_rule_by_hand():
 
 def test_losses_by_hand():
     p = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
-    np.testing.assert_allclose(row_losses(p, np.array([0, 0]), "log"), [np.log(2), 52 * np.log(2)])
+    np.testing.assert_allclose(class_losses(p, np.array([0, 0]), "log"), [np.log(2), 52 * np.log(2)])
     # (1 - 1/2)^2 + 2 / 16 = 3/8, and 1 + 1 = 2
-    np.testing.assert_allclose(row_losses(p, np.array([0, 0]), "brier"), [0.375, 2.0])
+    np.testing.assert_allclose(class_losses(p, np.array([0, 0]), "brier"), [0.375, 2.0])
 
 
 def test_the_honest_numbers_are_those_of_rows_that_were_not_seen():
@@ -172,10 +174,10 @@ def test_counts_are_repetition_and_order_does_not_matter():
 def test_groups_stay_together_and_time_walks_forward():
     p, y = sample(400, power=2.0)
     rows = np.repeat(np.arange(100), 4)
-    grouped = calibrate(p, y, groups=rows)
+    grouped = calibrate(p, y, groups=rows, candidates=["temperature"])
     assert grouped.provenance_.sampling == "grouped"
     assert isinstance(grouped.certificate(), Refusal)
-    forward = calibrate(p, y, time=np.arange(400))
+    forward = calibrate(p, y, time=np.arange(400), candidates=["temperature"])
     assert forward.provenance_.sampling == "time-ordered"
     assert np.isfinite(forward.after_.value)
     with pytest.raises(InputError, match="groups and time cannot both split the rows"):
@@ -196,7 +198,7 @@ def test_frames_name_the_classes(library, tmp_path):
     frame = pytest.importorskip(library).DataFrame
     p, y = sample(300, power=2.0)
     names = np.array(["cat", "dog", "fox"])
-    cal = calibrate(frame(dict(zip(names, p.T, strict=True))), names[y])
+    cal = calibrate(frame(dict(zip(names, p.T, strict=True))), names[y], candidates=["temperature"])
     swapped = frame({name: p[:, j] for j, name in reversed(list(enumerate(names)))})
     out = cal.transform(swapped)
     assert list(out.columns) == ["cat", "dog", "fox"]
@@ -218,20 +220,18 @@ def test_two_columns_are_about_as_good_as_the_binary_choice():
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("scores", "y", "why"),
-    [
+def test_where_nothing_can_be_compared_the_scores_pass_through(subtests):
+    for scores, y, why in [
         ([[0.2, 0.8]], [1], "one class only"),
         ([[0.2, 0.3, 0.5]] * 8, [0, 1, 2, 0, 1, 2, 0, 1], "8 rows are too few"),
         ([[0.2, 0.3, 0.5]] * 50, [0] * 50, "one class only"),
-    ],
-)
-def test_where_nothing_can_be_compared_the_scores_pass_through(scores, y, why):
-    cal = calibrate(scores, y, classes=range(len(scores[0])))
-    assert cal.state_ == "uncalibrated"
-    assert str(cal).startswith("Uncalibrated: ")
-    assert why in str(cal)
-    np.testing.assert_allclose(cal.transform(scores), scores)
+    ]:
+        with subtests.test(scores=scores, y=y, why=why):
+            cal = calibrate(scores, y, classes=range(len(scores[0])))
+            assert cal.state_ == "uncalibrated"
+            assert str(cal).startswith("Uncalibrated: ")
+            assert why in str(cal)
+            np.testing.assert_allclose(cal.transform(scores), scores)
 
 
 def test_constant_absent_and_certain_scores_are_taken():
@@ -257,8 +257,7 @@ def test_own_candidates_are_compared_too():
 
 
 def test_a_brief_account_is_printed():
-    sharp, y = sample(power=3.0)
-    cal = calibrate(sharp, y)
+    cal = overconfident()
     text = str(cal)
     for told in ("600 rows of 3 classes", "Chose ", "takes the log loss of the others from", "No certificate"):
         assert told in text
@@ -266,21 +265,19 @@ def test_a_brief_account_is_printed():
     assert isinstance(cal.setting_, Setting)
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
+def test_what_does_not_fit_a_matrix_is_refused(subtests):
+    for options, problem in [
         ({"by": [0] * 60}, "by cannot be combined with a matrix"),
         ({"guarantee": (0.1, 0.1)}, "use TopLabelHistogramBinning"),
         ({"positive": 1}, "pass classes, the labels in the order of the columns"),
         ({"candidates": ["isotonic"]}, "names among 'identity', 'temperature'"),
         ({"loss": "auc"}, "loss is 'auc', which is not an option"),
         ({"cv": 1}, "cv must be an integer"),
-    ],
-)
-def test_what_does_not_fit_a_matrix_is_refused(options, problem):
-    p, y = sample(60)
-    with pytest.raises(InputError, match=problem):
-        calibrate(p, y, **options)
+    ]:
+        with subtests.test(options=options, problem=problem):
+            p, y = sample(60)
+            with pytest.raises(InputError, match=problem):
+                calibrate(p, y, **options)
 
 
 def test_classes_are_for_a_matrix():
@@ -288,6 +285,7 @@ def test_classes_are_for_a_matrix():
         calibrate([0.1, 0.9], [0, 1], classes=[0, 1])
 
 
+@pytest.mark.slow
 def test_of_many_classes_a_temperature_or_a_vector_is_taken():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(600, 150)).astype(np.float32) * 3

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests import worlds
 
 import calibrant
 from calibrant import TemperatureScaling
@@ -36,10 +37,8 @@ from calibrant.notions import TopKConfidence, TopKLabel
 TREE = Taxonomy({"animal": None, "cat": "animal", "dog": "animal", "ship": None})
 
 
-def draw(n: int = 900, classes: int = 3, seed: int = 0) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    p = rng.dirichlet(np.ones(classes), n)
-    return p, (rng.random((n, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
+def draw(n: int = 900, classes: int = 3, seed: int = 0) -> worlds.Rows:
+    return worlds.classes(n, classes, seed)
 
 
 def again(fitted: Any, path: Path) -> Calibration:
@@ -52,28 +51,25 @@ def again(fitted: Any, path: Path) -> Calibration:
 # --------------------------------------------------------------------------------------------------------------- labels
 
 
-@pytest.mark.parametrize(
-    ("labels", "form", "kind"),
-    [
+def test_labels_keep_their_type_after_a_round_trip(tmp_path: Path, subtests) -> None:
+    for labels, form, kind in [
         (np.array([0, 1, 2]), "whole", "i"),
         (np.array([-5, 7, 12], dtype=np.int16), "whole", "i"),
         (np.array([0.0, 1.0, 2.0]), "whole", "i"),
         (np.array([3, 10, 20], dtype=object), "whole", "i"),
         (np.array(["0", "1", "2"]), "text", "U"),
         (np.array(["cat", "dog", "owl"]), "text", "U"),
-    ],
-    ids=str,
-)
-def test_labels_keep_their_type_after_a_round_trip(tmp_path: Path, labels: Any, form: str, kind: str) -> None:
-    p, y = draw()
-    fitted = TemperatureScaling().fit(p, labels[y])
-    loaded = again(fitted, tmp_path)
-    assert loaded.provenance is not None
-    assert loaded.provenance.labels == form
-    assert loaded.classes_.dtype.kind == loaded.predict(p).dtype.kind == kind
-    assert loaded.classes_.tolist() == fitted.classes_.tolist() == labels.tolist()
-    assert loaded.predict(p).tolist() == fitted.predict(p).tolist()
-    assert loaded.classes == tuple(str(int(each)) if form == "whole" else each for each in labels)
+    ]:
+        with subtests.test(labels=labels, form=form, kind=kind):
+            p, y = draw()
+            fitted = TemperatureScaling().fit(p, labels[y])
+            loaded = again(fitted, tmp_path)
+            assert loaded.provenance is not None
+            assert loaded.provenance.labels == form
+            assert loaded.classes_.dtype.kind == loaded.predict(p).dtype.kind == kind
+            assert loaded.classes_.tolist() == fitted.classes_.tolist() == labels.tolist()
+            assert loaded.predict(p).tolist() == fitted.predict(p).tolist()
+            assert loaded.classes == tuple(str(int(each)) if form == "whole" else each for each in labels)
 
 
 def test_truth_values_come_back_as_truth_values(tmp_path: Path) -> None:
@@ -104,17 +100,23 @@ def test_a_document_without_a_form_of_labels_means_text() -> None:
     assert "labels" not in json.loads(old.to_json())["provenance"]
 
 
-@pytest.mark.parametrize(
-    ("form", "classes"),
-    [("whole", ["0", "1", "x"]), ("whole", ["0", "1", "02"]), ("whole", ["0", "1", "²"]), ("whole", ["0", "1", "1_0"]),
-     ("whole", ["0", "1", "-0"]), ("whole", ["0", "1", "-"]), ("truth", ["0", "1", "2"]), ("number", ["0", "1", "2"])],
-)  # fmt: skip
-def test_classes_that_labels_of_the_form_cannot_have_are_refused(form: str, classes: list[str]) -> None:
-    p, y = draw()
-    body = json.loads(TemperatureScaling().fit(p, y).calibration_.to_json())
-    body["map"]["classes"], body["provenance"]["labels"] = classes, form
-    with pytest.raises(DocumentError, match="label"):
-        Calibration.from_json(json.dumps(body))
+def test_classes_that_labels_of_the_form_cannot_have_are_refused(subtests) -> None:
+    for form, classes in [
+        ("whole", ["0", "1", "x"]),
+        ("whole", ["0", "1", "02"]),
+        ("whole", ["0", "1", "²"]),
+        ("whole", ["0", "1", "1_0"]),
+        ("whole", ["0", "1", "-0"]),
+        ("whole", ["0", "1", "-"]),
+        ("truth", ["0", "1", "2"]),
+        ("number", ["0", "1", "2"]),
+    ]:
+        with subtests.test(form=form, classes=classes):
+            p, y = draw()
+            body = json.loads(TemperatureScaling().fit(p, y).calibration_.to_json())
+            body["map"]["classes"], body["provenance"]["labels"] = classes, form
+            with pytest.raises(DocumentError, match="label"):
+                Calibration.from_json(json.dumps(body))
 
 
 def test_names_that_do_not_lead_back_to_the_labels_are_kept_as_text() -> None:
@@ -185,29 +187,26 @@ def test_half_of_the_classes_are_told_only_where_they_do_better() -> None:
     assert "2 of 3 hold within" in str(uneven)
 
 
-@pytest.mark.parametrize(
-    ("notion", "units"),
-    [
+def test_a_broken_promise_names_classes_and_counts_promised_bins(subtests) -> None:
+    for notion, units in [
         ("class-wise", "3 of 3 classes; the worst, class '"),
         ("confidence", "1 of 1 rank; the worst, rank 1 in bin"),
         (TopKConfidence(2), "2 ranks; the worst, rank "),
         (TopKLabel(2), "6 classes and ranks; the worst, class '"),
-    ],
-    ids=str,
-)
-def test_a_broken_promise_names_classes_and_counts_promised_bins(notion: Any, units: str) -> None:
-    p, y = draw(3_000)
-    promise = Reduction(notion, HistogramBinning(4)).fit(p, y).certificate()
-    assert isinstance(promise, Certificate)
-    assert any(part.uncovered.any() for part in promise.about.parts)  # cells that are no bins to a reader
-    fresh, _ = draw(6_000, seed=1)
-    found = promise.check(fresh, (fresh.argmin(axis=1)), by_bin=True)
-    text = str(found)
-    assert text.startswith("6,000 rows: contradicted in ")
-    assert units in text
-    place, whole = map(int, re.search(r"in bin (\d+) of (\d+), promised", text).groups())  # type: ignore[union-attr]
-    assert 1 <= place <= whole == 4
-    assert text.endswith("\n  This holds if these rows played no part in the fit.")
+    ]:
+        with subtests.test(notion=notion, units=units):
+            p, y = draw(3_000)
+            promise = Reduction(notion, HistogramBinning(4)).fit(p, y).certificate()
+            assert isinstance(promise, Certificate)
+            assert any(part.uncovered.any() for part in promise.about.parts)  # cells that are no bins to a reader
+            fresh, _ = draw(6_000, seed=1)
+            found = promise.check(fresh, (fresh.argmin(axis=1)), by_bin=True)
+            text = str(found)
+            assert text.startswith("6,000 rows: contradicted in ")
+            assert units in text
+            place, whole = map(int, re.search(r"in bin (\d+) of (\d+), promised", text).groups())  # type: ignore[union-attr]
+            assert 1 <= place <= whole == 4
+            assert text.endswith("\n  This holds if these rows played no part in the fit.")
 
 
 def test_the_bin_that_is_named_is_the_one_that_broke() -> None:

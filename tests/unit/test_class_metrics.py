@@ -11,6 +11,7 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests import worlds
 
 from calibrant.messages import InputError
 from calibrant.metrics import (
@@ -51,12 +52,8 @@ def codes(found: Estimate) -> list[str]:
     return [note.code for note in found.notes]
 
 
-def matrix(n: int, k: int, seed: int = 0, sharp: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-    """Calibrated rows, every class among the labels."""
-    rng = np.random.default_rng(seed)
-    p = rng.dirichlet(np.full(k, sharp), n)
-    y = (rng.random((n, 1)) >= np.cumsum(p, axis=1)).sum(axis=1)
-    return p, np.minimum(y, k - 1)
+def matrix(n: int, k: int, seed: int = 0, sharp: float = 0.5) -> worlds.Rows:
+    return worlds.classes(n, k, seed, concentration=sharp)
 
 
 # --- worked examples --------------------------------------------------------------------------------------------------
@@ -78,9 +75,12 @@ WORKED = {
 }
 
 
-@pytest.mark.parametrize(("notion", "expected"), WORKED.values(), ids=WORKED)
-def test_six_rows_worked_by_hand_for_every_notion(notion, expected):
-    assert class_ece(SIX, LABELS, notion=notion, strategy="distinct").value == pytest.approx(expected, abs=1e-12)
+def test_six_rows_worked_by_hand_for_every_notion(subtests):
+    for name, (notion, expected) in WORKED.items():
+        with subtests.test(name):
+            assert class_ece(SIX, LABELS, notion=notion, strategy="distinct").value == pytest.approx(
+                expected, abs=1e-12
+            )
 
 
 def test_six_rows_worked_by_hand_for_other_orders():
@@ -248,30 +248,32 @@ def test_single_precision_stays_single_and_keeps_its_bins():
 # --- uncertainty ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("notion", NOTIONS, ids=str)
-def test_uncertainty_does_not_depend_on_the_order_of_rows(notion):
-    p, y = matrix(60, 4, sharp=2.0)
-    weight = np.random.default_rng(1).random(60)
-    order = np.random.default_rng(2).permutation(60)
-    one = class_ece(p, y, weight, notion=notion)
-    other = class_ece(p[order], y[order], weight[order], notion=notion)
-    assert one.se == pytest.approx(other.se)
-    assert one.null == pytest.approx(other.null)
-    assert one.null_high == pytest.approx(other.null_high)
+def test_uncertainty_does_not_depend_on_the_order_of_rows(subtests):
+    for notion in NOTIONS:
+        with subtests.test(notion=notion):
+            p, y = matrix(60, 4, sharp=2.0)
+            weight = np.random.default_rng(1).random(60)
+            order = np.random.default_rng(2).permutation(60)
+            one = class_ece(p, y, weight, notion=notion)
+            other = class_ece(p[order], y[order], weight[order], notion=notion)
+            assert one.se == pytest.approx(other.se)
+            assert one.null == pytest.approx(other.null)
+            assert one.null_high == pytest.approx(other.null_high)
 
 
-@pytest.mark.parametrize("notion", NOTIONS, ids=str)
-@pytest.mark.parametrize("order", [1, 2])
-def test_the_standard_error_is_that_of_a_bootstrap_of_rows(notion, order):
+def test_the_standard_error_is_that_of_a_bootstrap_of_rows(subtests, full_size):
     p, _ = matrix(400, 3, sharp=2.0)
     rng = np.random.default_rng(3)
     y = (rng.random((400, 1)) >= np.cumsum(p**3 / (p**3).sum(axis=1, keepdims=True), axis=1)).sum(axis=1)
     p = np.round(p * 2) / 2 + 1e-9  # few distinct rows, far from calibrated, so that no gap is near its kink
     p /= p.sum(axis=1, keepdims=True)
-    options = {"notion": notion, "strategy": "distinct", "p": order}
-    samples = [rng.multinomial(400, np.full(400, 1 / 400)) for _ in range(200)]
-    drawn = [value(p, y, sample, **options) for sample in samples]
-    assert class_ece(p, y, classes=range(3), **options).se == pytest.approx(np.std(drawn), rel=0.25)
+    samples = [rng.multinomial(400, np.full(400, 1 / 400)) for _ in range(200 if full_size else 80)]
+    for notion in NOTIONS:
+        for order in [1, 2]:
+            with subtests.test(notion=notion, order=order):
+                options = {"notion": notion, "strategy": "distinct", "p": order}
+                drawn = [value(p, y, sample, **options) for sample in samples]
+                assert class_ece(p, y, classes=range(3), **options).se == pytest.approx(np.std(drawn), rel=0.25)
 
 
 def test_null_draws_have_the_law_of_the_rows():
@@ -343,24 +345,26 @@ def test_an_accuracy_is_told_what_it_should_not_fall_below():
 # --- edges ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CLASS_METRICS)
-def test_one_row_is_measured_or_said_to_be_too_little(name):
-    found = CLASS_METRICS[name]([[0.2, 0.7, 0.1]], ["b"], classes=["a", "b", "c"])
-    assert found.se is None
-    if "debiased" in name or "marginal" in name:
-        assert np.isnan(found.value)
-        assert "no-two-rows" in codes(found)
-    else:
-        assert np.isfinite(found.value)
+def test_one_row_is_measured_or_said_to_be_too_little(subtests):
+    for name in CLASS_METRICS:
+        with subtests.test(name=name):
+            found = CLASS_METRICS[name]([[0.2, 0.7, 0.1]], ["b"], classes=["a", "b", "c"])
+            assert found.se is None
+            if "debiased" in name or "marginal" in name:
+                assert np.isnan(found.value)
+                assert "no-two-rows" in codes(found)
+            else:
+                assert np.isfinite(found.value)
 
 
-@pytest.mark.parametrize("name", CLASS_METRICS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_scores_of_zero_and_one_one_class_and_ties(name, dtype):
-    p = np.array([[1, 0, 0], [1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], dtype=dtype)
-    found = CLASS_METRICS[name](p, [0, 0, 0, 0], classes=range(3))
-    assert np.isfinite(found.value)
-    assert str(found)
+def test_scores_of_zero_and_one_one_class_and_ties(subtests):
+    for name in CLASS_METRICS:
+        for dtype in [np.float32, np.float64]:
+            with subtests.test(name=name, dtype=dtype):
+                p = np.array([[1, 0, 0], [1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], dtype=dtype)
+                found = CLASS_METRICS[name](p, [0, 0, 0, 0], classes=range(3))
+                assert np.isfinite(found.value)
+                assert str(found)
 
 
 def test_the_earlier_of_equal_classes_is_the_top_one():
@@ -383,14 +387,18 @@ def test_a_thousand_classes():
     assert "980 classes that are less frequent" in str(class_errors(p, y, classes=range(1000)))
 
 
-@pytest.mark.parametrize("notion", NOTIONS, ids=str)
-def test_huge_and_tiny_weights(notion):
-    p, y = matrix(30, 3)
-    weight = np.array([1e60, 1e-60, *np.ones(28)])
-    found = class_ece(p, y, weight, notion=notion)
-    alone = value(p[:1], y[:1], notion=notion)
-    assert found.value == pytest.approx(alone)
-    assert class_ece(p, y, weight, notion=notion, p=np.inf).value >= value(p[1:2], y[1:2], notion=notion, p=np.inf) / 30
+def test_huge_and_tiny_weights(subtests):
+    for notion in NOTIONS:
+        with subtests.test(notion=notion):
+            p, y = matrix(30, 3)
+            weight = np.array([1e60, 1e-60, *np.ones(28)])
+            found = class_ece(p, y, weight, notion=notion)
+            alone = value(p[:1], y[:1], notion=notion)
+            assert found.value == pytest.approx(alone)
+            assert (
+                class_ece(p, y, weight, notion=notion, p=np.inf).value
+                >= value(p[1:2], y[1:2], notion=notion, p=np.inf) / 30
+            )
 
 
 def test_logits_go_through_softmax_and_frames_name_the_classes():
@@ -433,9 +441,8 @@ def test_named_classes_give_what_the_matrix_gives():
     assert class_ece(top[:, 0], y, weight, named=at[:, 0]).value == pytest.approx(kept)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
+def test_what_is_wrong_is_said_in_one_sentence(subtests):
+    for options, told in [
         ({"notion": "sharp"}, "notion must be one of"),
         ({"p": 0.5}, "p must be"),
         ({"n_bins": 0}, "n_bins must be"),
@@ -444,11 +451,9 @@ def test_named_classes_give_what_the_matrix_gives():
         ({"notion": "canonical", "edges": [0.5]}, "must divide whole rows"),
         ({"named": [0] * 6}, "scores has shape"),
         ({"kind": "logits"}, "kind is"),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_sentence(options, told):
-    with pytest.raises(InputError, match=told):
-        class_ece(SIX, LABELS, **options)
+    ]:
+        with subtests.test(options=options, told=told), pytest.raises(InputError, match=told):
+            class_ece(SIX, LABELS, **options)
 
 
 def test_named_classes_say_nothing_about_other_notions():
@@ -458,7 +463,7 @@ def test_named_classes_say_nothing_about_other_notions():
         class_ece([0.5, 0.5], [0, 1], named=[0, 1], notion="canonical")
     with pytest.raises(InputError, match=r"in \[0, 1\]"):
         class_ece([0.5, 1.5], [0, 1], named=[0, 1])
-    with pytest.raises(InputError, match="does not tell classes apart"):
+    with pytest.raises(InputError, match="gives no error of each class: use 'top-label' or 'class-wise'"):
         class_errors(SIX, LABELS, notion="confidence")
     with pytest.raises(InputError, match="y is missing"):
         class_ece(SIX)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
+from tests import worlds
 
 from calibrant import (
     DirichletScaling,
@@ -34,12 +35,8 @@ from calibrant.selection.multiclass.folds import ClassFolds, some_rows
 SCALINGS = (TemperatureScaling, VectorScaling, MatrixScaling, DirichletScaling, StructuredScaling)
 
 
-def sample(n: int = 400, classes: int = 4, seed: int = 0, slope: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-    """Logits that are sure by 1 / slope too much, with the last class likelier than they say."""
-    rng = np.random.default_rng(seed)
-    z = rng.normal(size=(n, classes)) * 3
-    right = slope * z + np.linspace(0, 1, classes)
-    return z, (right + rng.gumbel(size=z.shape)).argmax(axis=1)
+def sample(n: int = 400, classes: int = 4, seed: int = 0, slope: float = 0.5) -> worlds.Rows:
+    return worlds.overconfident_logits(n, classes, seed, slope=slope)
 
 
 def log_loss(p: np.ndarray, y: np.ndarray) -> float:
@@ -103,7 +100,7 @@ def test_gradient_and_curvature_are_those_of_differences(others):
     at = problem.identity() + 0.1 * rng.normal(size=problem.identity().shape)
     direction = rng.normal(size=at.shape)
     step = 1e-5
-    (up, above), (down, below) = problem.evaluate(at + step * direction), problem.evaluate(at - step * direction)
+    (up, above, _), (down, below, _) = problem.evaluate(at + step * direction), problem.evaluate(at - step * direction)
     gradient = problem.evaluate(at)[1]
     assert (gradient * direction).sum() == pytest.approx((up - down) / (2 * step), rel=1e-6)
     bent = problem.curved(direction)
@@ -138,44 +135,48 @@ def test_the_temperature_of_the_thesis(data_folder):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("calibrator", SCALINGS)
-def test_counts_are_repetition_and_order_does_not_matter(calibrator):
-    z, y = sample(120, 3)
-    counts = np.random.default_rng(2).integers(0, 4, len(y))
-    once = calibrator().fit(z, y, counts, weights="counts", kind="logit", classes=range(3))
-    rows = np.random.default_rng(3).permutation(np.repeat(np.arange(len(y)), counts))
-    often = calibrator().fit(z[rows], y[rows], kind="logit", classes=range(3))
-    np.testing.assert_allclose(once.transform(z), often.transform(z), atol=1e-6)
+def test_counts_are_repetition_and_order_does_not_matter(subtests):
+    for calibrator in SCALINGS:
+        with subtests.test(calibrator=calibrator):
+            z, y = sample(120, 3)
+            counts = np.random.default_rng(2).integers(0, 4, len(y))
+            once = calibrator().fit(z, y, counts, weights="counts", kind="logit", classes=range(3))
+            rows = np.random.default_rng(3).permutation(np.repeat(np.arange(len(y)), counts))
+            often = calibrator().fit(z[rows], y[rows], kind="logit", classes=range(3))
+            np.testing.assert_allclose(once.transform(z), often.transform(z), atol=1e-6)
 
 
-@pytest.mark.parametrize("calibrator", SCALINGS)
-def test_equal_importance_weights_change_nothing(calibrator):
-    z, y = sample(90, 3)
-    plain, weighted = calibrator().fit(z, y), calibrator().fit(z, y, np.full(len(y), 0.25))
-    np.testing.assert_allclose(plain.transform(z), weighted.transform(z), atol=1e-6)
+def test_equal_importance_weights_change_nothing(subtests):
+    for calibrator in SCALINGS:
+        with subtests.test(calibrator=calibrator):
+            z, y = sample(90, 3)
+            plain, weighted = calibrator().fit(z, y), calibrator().fit(z, y, np.full(len(y), 0.25))
+            np.testing.assert_allclose(plain.transform(z), weighted.transform(z), atol=1e-6)
 
 
-@pytest.mark.parametrize("calibrator", SCALINGS)
-def test_logits_their_softmax_and_shifted_logits_give_the_same_map(calibrator):
-    z, y = sample(300, 3)
-    p = np.exp(log_softmax(z, axis=1))
-    shifted = z + np.linspace(-50, 50, len(z))[:, None]
-    options = {} if calibrator is TemperatureScaling else {"clamp": 1e-30}
-    if issubclass(calibrator, StructuredScaling):  # what is chosen depends on how the rows fall into parts
-        options |= {"strength": 10.0, **({"intercept": 1.0} if calibrator is DirichletScaling else {})}
-    expected = calibrator(**options).fit(z, y, kind="logit").transform(z)
-    np.testing.assert_allclose(
-        calibrator(**options).fit(shifted, y, kind="logit").transform(shifted), expected, atol=1e-5
-    )
-    np.testing.assert_allclose(calibrator(**options).fit(p, y).transform(p), expected, atol=1e-5)
+def test_logits_their_softmax_and_shifted_logits_give_the_same_map(subtests):
+    for calibrator in SCALINGS:
+        with subtests.test(calibrator=calibrator):
+            z, y = sample(300, 3)
+            p = np.exp(log_softmax(z, axis=1))
+            shifted = z + np.linspace(-50, 50, len(z))[:, None]
+            options = {} if calibrator is TemperatureScaling else {"clamp": 1e-30}
+            if issubclass(calibrator, StructuredScaling):  # what is chosen depends on how the rows fall into parts
+                options |= {"strength": 10.0, **({"intercept": 1.0} if calibrator is DirichletScaling else {})}
+            expected = calibrator(**options).fit(z, y, kind="logit").transform(z)
+            np.testing.assert_allclose(
+                calibrator(**options).fit(shifted, y, kind="logit").transform(shifted), expected, atol=1e-5
+            )
+            np.testing.assert_allclose(calibrator(**options).fit(p, y).transform(p), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("calibrator", [TemperatureScaling, VectorScaling, MatrixScaling])
-def test_single_precision_gives_nearly_the_same_map(calibrator):
-    z, y = sample(300, 3)
-    double, single = calibrator().fit(z, y), calibrator().fit(z.astype(np.float32), y)
-    assert single.transform(z.astype(np.float32)).dtype == np.float32
-    np.testing.assert_allclose(double.transform(z), single.transform(z), atol=2e-5)
+def test_single_precision_gives_nearly_the_same_map(subtests):
+    for calibrator in [TemperatureScaling, VectorScaling, MatrixScaling]:
+        with subtests.test(calibrator=calibrator):
+            z, y = sample(300, 3)
+            double, single = calibrator().fit(z, y), calibrator().fit(z.astype(np.float32), y)
+            assert single.transform(z.astype(np.float32)).dtype == np.float32
+            np.testing.assert_allclose(double.transform(z), single.transform(z), atol=2e-5)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -183,38 +184,36 @@ def test_single_precision_gives_nearly_the_same_map(calibrator):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("calibrator", SCALINGS)
-@pytest.mark.parametrize(
-    ("scores", "y"),
-    [
-        ([[0.2, 0.8]], [1]),
-        ([[1.0, 0.0, 0.0]] * 3 + [[0.0, 1.0, 0.0]] * 3, [0, 0, 0, 1, 1, 1]),
-        ([[1.0, 0.0, 0.0]] * 3 + [[0.0, 1.0, 0.0]] * 3, [1, 1, 1, 0, 0, 2]),
-        ([[1 / 3, 1 / 3, 1 / 3]] * 5, [0, 1, 2, 2, 2]),
-        ([[0.5, 0.25, 0.25]] * 5, [0, 0, 0, 0, 0]),
-    ],
-    ids=["one row", "separable", "all wrong", "constant", "one class"],
-)
-def test_edges_give_probabilities(calibrator, scores, y):
-    cal = calibrator().fit(scores, y, classes=range(len(scores[0])))
-    p = cal.transform(scores)
-    assert np.isfinite(p).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1.0)
-    assert np.abs(cal.map_.slope).max() <= 1e3
+def test_edges_give_probabilities(subtests):
+    for calibrator in SCALINGS:
+        for scores, y in [
+            ([[0.2, 0.8]], [1]),
+            ([[1.0, 0.0, 0.0]] * 3 + [[0.0, 1.0, 0.0]] * 3, [0, 0, 0, 1, 1, 1]),
+            ([[1.0, 0.0, 0.0]] * 3 + [[0.0, 1.0, 0.0]] * 3, [1, 1, 1, 0, 0, 2]),
+            ([[1 / 3, 1 / 3, 1 / 3]] * 5, [0, 1, 2, 2, 2]),
+            ([[0.5, 0.25, 0.25]] * 5, [0, 0, 0, 0, 0]),
+        ]:
+            with subtests.test(calibrator=calibrator, scores=scores, y=y):
+                cal = calibrator().fit(scores, y, classes=range(len(scores[0])))
+                p = cal.transform(scores)
+                assert np.isfinite(p).all()
+                np.testing.assert_allclose(p.sum(axis=1), 1.0)
+                assert np.abs(cal.map_.slope).max() <= 1e3
 
 
-@pytest.mark.parametrize("calibrator", SCALINGS)
-def test_a_class_without_rows_keeps_the_common_slope(calibrator):
-    z, y = sample(200, 4)
-    kept = y < 3
-    cal = calibrator().fit(z[kept], y[kept], classes=range(4), kind="logit")
-    p = cal.transform(z)
-    assert (p[:, 3] > 0).all()
-    absent = [note for note in cal.notes_ if note.code == "absent-classes"]
-    assert [note.values["classes"] for note in absent] == [("3",)]
-    if calibrator is VectorScaling:
-        assert cal.map_.slope[3] == pytest.approx(1 / cal.temperature_)
-        assert -30 < cal.map_.intercept[3] < 0
+def test_a_class_without_rows_keeps_the_common_slope(subtests):
+    for calibrator in SCALINGS:
+        with subtests.test(calibrator=calibrator):
+            z, y = sample(200, 4)
+            kept = y < 3
+            cal = calibrator().fit(z[kept], y[kept], classes=range(4), kind="logit")
+            p = cal.transform(z)
+            assert (p[:, 3] > 0).all()
+            absent = [note for note in cal.notes_ if note.code == "absent-classes"]
+            assert [note.values["classes"] for note in absent] == [("3",)]
+            if calibrator is VectorScaling:
+                assert cal.map_.slope[3] == pytest.approx(1 / cal.temperature_)
+                assert -30 < cal.map_.intercept[3] < 0
 
 
 def test_a_thousand_classes_with_few_rows_are_fitted():
@@ -290,14 +289,15 @@ def test_other_calibrators_of_one_score_say_where_a_matrix_belongs():
         PlattScaling().fit(np.full((4, 3), 1 / 3), [0, 1, 0, 1])
 
 
-@pytest.mark.parametrize("calibrator", SCALINGS)
-def test_it_is_stored_and_read_again(calibrator, tmp_path):
-    z, y = sample(100, 3)
-    cal = calibrator().fit(z, y)
-    cal.save(tmp_path / "map.json")
-    np.testing.assert_array_equal(load(tmp_path / "map.json").transform(z), cal.transform(z))
-    assert isinstance(cal.map_, SoftmaxMap)
-    assert str(cal).startswith(calibrator.__name__)
+def test_it_is_stored_and_read_again(tmp_path, subtests):
+    for calibrator in SCALINGS:
+        with subtests.test(calibrator=calibrator):
+            z, y = sample(100, 3)
+            cal = calibrator().fit(z, y)
+            cal.save(tmp_path / "map.json")
+            np.testing.assert_array_equal(load(tmp_path / "map.json").transform(z), cal.transform(z))
+            assert isinstance(cal.map_, SoftmaxMap)
+            assert str(cal).startswith(calibrator.__name__)
 
 
 def test_the_structured_map_lies_between_a_temperature_and_a_matrix():

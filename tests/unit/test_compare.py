@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -31,7 +32,9 @@ def test_the_numbers_are_those_of_scikit_learn() -> None:
             assert getattr(auc, mine) == pytest.approx(roc_auc_score(y, scores, sample_weight=w))
 
 
-def test_intervals_are_as_wide_as_the_spread_between_samples() -> None:
+def test_intervals_are_as_wide_as_the_spread_between_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    for verdicts in ("evidence_of_rows", "judge"):  # which take most of the time, and are not looked at here
+        monkeypatch.setattr(import_module("calibrant.verdict.compare"), verdicts, lambda *_, **__: None)
     samples = [compare(*models(400, seed)).differences for seed in range(60)]
     for place in range(3):
         changes = np.array([differences[place].change for differences in samples])
@@ -59,12 +62,12 @@ def test_counts_mean_repetition() -> None:
 
 
 def test_equal_models_show_no_change_and_groups_widen() -> None:
-    old, new, y = models()
+    old, new, y = models(500)
     same = compare(old, old, y)
     assert all(each.words == "no significant change" for each in same.differences)
     plain, clustered = (
         compare(old, new, y),
-        compare(*(np.tile(c, 5) for c in (old, new, y)), groups=np.tile(range(2000), 5)),
+        compare(*(np.tile(c, 5) for c in (old, new, y)), groups=np.tile(range(500), 5)),
     )
     assert (clustered.differences[0].high - clustered.differences[0].low) == pytest.approx(
         plain.differences[0].high - plain.differences[0].low, rel=0.3
@@ -77,19 +80,16 @@ def test_one_class_has_no_ranking_and_no_error() -> None:
     assert json.dumps(change.to_dict())
 
 
-@pytest.mark.parametrize(
-    ("new", "keywords", "problem"),
-    [
+def test_mistakes_are_answered_in_a_sentence(subtests: pytest.Subtests) -> None:
+    for new, keywords, problem in (
         ([0.1, 0.2, 0.3], {}, "y has 2 rows but scores_new has 3"),
         ([0.1, 0.2, 0.3], {"y_new": [0, 1]}, "y_new has 2 rows but scores_new has 3"),
         ([0.1, 0.2, 0.3], {"y_new": [0, 1, 1]}, "scores_old has 2 rows and scores_new has 3"),
         ([0.1, 1.2], {}, r"^scores_new .* \[0, 1\]"),
         ([0.1, 0.2], {"thresholds": [0.5, 3]}, "thresholds"),
-    ],
-)
-def test_mistakes_are_answered_in_a_sentence(new: list[float], keywords: dict, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        compare([0.1, 0.2], new, [0, 1], **keywords)
+    ):
+        with subtests.test(problem), pytest.raises(InputError, match=problem):
+            compare([0.1, 0.2], new, [0, 1], **keywords)
 
 
 def test_one_row_says_nothing_about_a_difference() -> None:

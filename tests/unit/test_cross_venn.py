@@ -12,16 +12,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
+from tests import worlds
 
 from calibrant import Calibration, Refusal, VennAbers, load
 from calibrant.calibrators.cross_venn_abers import CrossVennAbers
 from calibrant.fits.venn_abers import merged_pairs
-
-
-def sample(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3))
-    return X, (X[:, 0] + 0.5 * X[:, 1] + rng.logistic(size=n) > 0.3).astype(int)
 
 
 class FirstColumn(ClassifierMixin, BaseEstimator):
@@ -59,7 +54,7 @@ def test_folds_that_agree_give_the_inductive_forecast():
 
 
 def test_each_fold_calibrates_the_model_that_did_not_see_it():
-    X, y = sample()
+    X, y = worlds.features()
     model = CrossVennAbers(GaussianNB(), cv=3).fit(X, y)
     pairs = []
     for train, test in StratifiedKFold(3).split(X, y):
@@ -73,7 +68,7 @@ def test_each_fold_calibrates_the_model_that_did_not_see_it():
 
 
 def test_counts_are_repetition_for_models_and_maps():
-    X, y = sample(120)
+    X, y = worlds.features(120)
     counts = np.random.default_rng(3).integers(0, 4, 120)
     groups = np.arange(120) % 3
     repeated = np.repeat(np.arange(120), counts)
@@ -84,7 +79,7 @@ def test_counts_are_repetition_for_models_and_maps():
 
 
 def test_weights_of_the_training_rows_reach_the_model():
-    X, y = sample(60)
+    X, y = worlds.features(60)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, 60)
     X[:, 0] = np.random.default_rng(2).random(60)
     model = CrossVennAbers(FirstColumn(), cv=KFold(2)).fit(X, y, weight)
@@ -93,20 +88,21 @@ def test_weights_of_the_training_rows_reach_the_model():
     assert CrossVennAbers(FirstColumn(), cv=KFold(2)).fit(X, y).estimators_[0].weight_ is None
 
 
-@pytest.mark.parametrize("names", [("no", "yes"), ("yes", "no"), (-1, 1), (False, True)])
-def test_labels_keep_their_names_and_order(names):
-    X, y = sample()
-    labels = np.array(names)[y]
-    model = CrossVennAbers(LogisticRegression()).fit(X, labels)
-    np.testing.assert_array_equal(model.classes_, np.unique(labels))
-    p = model.predict_proba(X)
-    assert ((p > 0.0) & (p < 1.0)).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1.0)
-    assert (model.predict(X) == labels).mean() > 0.65
+def test_labels_keep_their_names_and_order(subtests):
+    for names in [("no", "yes"), ("yes", "no"), (-1, 1), (False, True)]:
+        with subtests.test(names=names):
+            X, y = worlds.features()
+            labels = np.array(names)[y]
+            model = CrossVennAbers(LogisticRegression()).fit(X, labels)
+            np.testing.assert_array_equal(model.classes_, np.unique(labels))
+            p = model.predict_proba(X)
+            assert ((p > 0.0) & (p < 1.0)).all()
+            np.testing.assert_allclose(p.sum(axis=1), 1.0)
+            assert (model.predict(X) == labels).mean() > 0.65
 
 
 def test_a_decision_function_and_sparse_rows_are_enough():
-    X, y = sample()
+    X, y = worlds.features()
     dense = CrossVennAbers(RidgeClassifier()).fit(X, y)
     assert dense.calibrators_[0].provenance_.kind == "real"
     for sparse in (csr_matrix, csc_matrix):
@@ -123,7 +119,7 @@ def test_folds_that_disagree_cross_their_pair():
 
 
 def test_what_cannot_be_fitted_is_refused():
-    X = sample(40)[0]
+    X = worlds.features(40)[0]
     with pytest.raises(ValueError, match="binary"):
         CrossVennAbers(LogisticRegression()).fit(X, np.arange(40) % 3)
     with pytest.raises(ValueError, match="1 class"):
@@ -136,7 +132,7 @@ def test_what_cannot_be_fitted_is_refused():
 
 
 def test_no_certificate_is_issued():
-    refusal = CrossVennAbers(LogisticRegression()).fit(*sample()).certificate(0.1)
+    refusal = CrossVennAbers(LogisticRegression()).fit(*worlds.features()).certificate(0.1)
     assert isinstance(refusal, Refusal)
     assert "loses what each of them is promised" in str(refusal)
 

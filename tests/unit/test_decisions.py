@@ -56,16 +56,16 @@ def test_the_raw_cut_of_a_shift_by_hand() -> None:
     assert "raw score of 0.731" in str(cut)
 
 
-@pytest.mark.parametrize("mapping", RISING, ids=lambda m: m.kind)
-@pytest.mark.parametrize("probability", [0.0, 1e-12, 0.05, 0.2, 0.3, 0.55, 0.7, 1 - 1e-12, 1.0])
-def test_the_cut_reaches_the_probability_and_the_double_below_does_not(mapping: Map, probability: float) -> None:
-    cut = least_score(mapping, probability)
-    image = mapping.apply(np.array([0.0, 1.0]))
-    if cut is None:
-        assert image[1] < probability
-        return
-    assert mapping.apply(np.array([cut]))[0] >= probability
-    assert cut == 0.0 or mapping.apply(np.array([np.nextafter(cut, -1.0)]))[0] < probability
+def test_the_cut_reaches_the_probability_and_the_double_below_does_not(subtests) -> None:
+    for mapping in RISING:
+        for probability in [0.0, 1e-12, 0.05, 0.2, 0.3, 0.55, 0.7, 1 - 1e-12, 1.0]:
+            with subtests.test(mapping=mapping.kind, probability=probability):
+                cut = least_score(mapping, probability)
+                if mapping.apply(np.array([1.0]))[0] < probability:
+                    assert cut is None
+                else:
+                    assert mapping.apply(np.array([cut]))[0] >= probability
+                    assert cut == 0.0 or mapping.apply(np.array([np.nextafter(cut, -1.0)]))[0] < probability
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.1, 4.0), st.floats(-3.0, 3.0))
@@ -97,18 +97,15 @@ def test_a_fitted_calibrator_serves() -> None:
     assert fitted.transform([cut.score])[0] >= 1 / 3
 
 
-@pytest.mark.parametrize(
-    "mapping",
-    [
+def test_a_map_that_falls_has_no_single_cut(subtests) -> None:
+    for mapping in [
         LogitAffineMap(-1.0, 0.0),
         StepMap([0.5], [0.8, 0.1]),
         BetaMap(-1.0, 1.0, 0.0),
         ComposeMap((IdentityMap(), LogitAffineMap(-1.0, 0.0))),
-    ],
-)
-def test_a_map_that_falls_has_no_single_cut(mapping: Map) -> None:
-    with pytest.raises(InputError, match="falls somewhere"):
-        threshold(1, 1, mapping)
+    ]:
+        with subtests.test(mapping=mapping), pytest.raises(InputError, match="falls somewhere"):
+            threshold(1, 1, mapping)
 
 
 def test_two_actions_are_a_threshold() -> None:

@@ -111,9 +111,14 @@ def test_it_is_frozen_and_plain() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@both_losses
-@both_methods
-@given(data=rows, weighted=st.booleans(), n_bins=st.integers(1, 8), strategy=st.sampled_from(["width", "mass"]))
+@given(
+    loss=st.sampled_from(["brier", "log"]),
+    method=st.sampled_from(["isotonic", "bins"]),
+    data=rows,
+    weighted=st.booleans(),
+    n_bins=st.integers(1, 8),
+    strategy=st.sampled_from(["width", "mass"]),
+)
 def test_the_parts_account_for_the_whole_loss(
     loss: Any, method: Any, data: list[Any], weighted: bool, n_bins: int, strategy: Any
 ) -> None:
@@ -143,41 +148,44 @@ def test_isotonic_parts_are_those_of_the_regression_itself(data: list[Any], weig
     assert form.remainder >= -1e-12, "an isotonic fit lies between scores and labels"
 
 
-@both_losses
-@both_methods
-def test_recalibrated_scores_have_no_miscalibration(loss: Any, method: Any) -> None:
-    scores, y = np.repeat([0.25, 0.5, 0.75], 4), np.array([1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0])
-    parts = decompose(scores, y, loss=loss, method=method, strategy="distinct")
-    assert parts.miscalibration == pytest.approx(0.0, abs=1e-15)
-    assert parts.fixable == pytest.approx(0.0, abs=1e-15)
+def test_recalibrated_scores_have_no_miscalibration(subtests) -> None:
+    for loss in ["brier", "log"]:
+        for method in ["isotonic", "bins"]:
+            with subtests.test(loss=loss, method=method):
+                scores, y = np.repeat([0.25, 0.5, 0.75], 4), np.array([1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0])
+                parts = decompose(scores, y, loss=loss, method=method, strategy="distinct")
+                assert parts.miscalibration == pytest.approx(0.0, abs=1e-15)
+                assert parts.fixable == pytest.approx(0.0, abs=1e-15)
 
 
-@both_losses
-@both_methods
-def test_whole_weights_are_repetition_and_weight_zero_is_no_row(loss: Any, method: Any) -> None:
-    rng = np.random.default_rng(5)
-    scores, y, counts = rng.random(60), rng.integers(0, 2, 60), rng.integers(0, 4, 60)
-    options = {"loss": loss, "method": method, "strategy": "width"}
-    repeated = decompose(np.repeat(scores, counts), np.repeat(y, counts), **options)
-    weighted = decompose(scores, y, counts, **options)
-    for name in ("loss", "miscalibration", "discrimination", "uncertainty", "within"):
-        assert getattr(weighted, name) == pytest.approx(getattr(repeated, name), abs=1e-14)
+def test_whole_weights_are_repetition_and_weight_zero_is_no_row(subtests) -> None:
+    for loss in ["brier", "log"]:
+        for method in ["isotonic", "bins"]:
+            with subtests.test(loss=loss, method=method):
+                rng = np.random.default_rng(5)
+                scores, y, counts = rng.random(60), rng.integers(0, 2, 60), rng.integers(0, 4, 60)
+                options = {"loss": loss, "method": method, "strategy": "width"}
+                repeated = decompose(np.repeat(scores, counts), np.repeat(y, counts), **options)
+                weighted = decompose(scores, y, counts, **options)
+                for name in ("loss", "miscalibration", "discrimination", "uncertainty", "within"):
+                    assert getattr(weighted, name) == pytest.approx(getattr(repeated, name), abs=1e-14)
 
 
-@both_losses
-@both_methods
-def test_order_and_merging_do_not_matter_and_a_grid_is_close(loss: Any, method: Any) -> None:
-    rng = np.random.default_rng(6)
-    scores = rng.integers(1, 50, 500) / 50
-    y = (rng.random(500) < scores**2).astype(int)
-    order = rng.permutation(500)
-    whole = decompose(scores, y, loss=loss, method=method)
-    merged = Tally.from_arrays(scores[:200], y[:200]) + Tally.from_arrays(scores[200:], y[200:])
-    assert decompose(scores[order], y[order], loss=loss, method=method) == whole
-    near = decompose(Tally.from_arrays(scores, y, grid=Grid()), loss=loss, method=method)
-    for other, tolerance in ((decompose(merged, loss=loss, method=method), 1e-14), (near, 1e-4)):
-        assert other.miscalibration == pytest.approx(whole.miscalibration, abs=tolerance)
-        assert other.discrimination == pytest.approx(whole.discrimination, abs=tolerance)
+def test_order_and_merging_do_not_matter_and_a_grid_is_close(subtests) -> None:
+    for loss in ["brier", "log"]:
+        for method in ["isotonic", "bins"]:
+            with subtests.test(loss=loss, method=method):
+                rng = np.random.default_rng(6)
+                scores = rng.integers(1, 50, 500) / 50
+                y = (rng.random(500) < scores**2).astype(int)
+                order = rng.permutation(500)
+                whole = decompose(scores, y, loss=loss, method=method)
+                merged = Tally.from_arrays(scores[:200], y[:200]) + Tally.from_arrays(scores[200:], y[200:])
+                assert decompose(scores[order], y[order], loss=loss, method=method) == whole
+                near = decompose(Tally.from_arrays(scores, y, grid=Grid()), loss=loss, method=method)
+                for other, tolerance in ((decompose(merged, loss=loss, method=method), 1e-14), (near, 1e-4)):
+                    assert other.miscalibration == pytest.approx(whole.miscalibration, abs=tolerance)
+                    assert other.discrimination == pytest.approx(whole.discrimination, abs=tolerance)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -220,17 +228,16 @@ def test_scores_on_zero_and_one_that_come_true_lose_nothing() -> None:
     assert parts.discrimination == pytest.approx(parts.uncertainty)
 
 
-@both_losses
-@both_methods
-@pytest.mark.parametrize("scores", [[0.3], [0.3, 0.3], [0.2, 0.9]])
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_class_has_neither_uncertainty_nor_discrimination(
-    loss: Any, method: Any, scores: list[float], label: int
-) -> None:
-    with pytest.warns(CalibrantWarning):
-        parts = decompose(scores, [label] * len(scores), loss=loss, method=method)
-    assert parts.uncertainty == parts.discrimination == 0.0
-    assert total(parts) == pytest.approx(parts.loss)
+def test_one_class_has_neither_uncertainty_nor_discrimination(subtests) -> None:
+    for loss in ["brier", "log"]:
+        for method in ["isotonic", "bins"]:
+            for scores in [[0.3], [0.3, 0.3], [0.2, 0.9]]:
+                for label in [0, 1]:
+                    with subtests.test(loss=loss, method=method, scores=scores, label=label):
+                        with pytest.warns(CalibrantWarning):
+                            parts = decompose(scores, [label] * len(scores), loss=loss, method=method)
+                        assert parts.uncertainty == parts.discrimination == 0.0
+                        assert total(parts) == pytest.approx(parts.loss)
 
 
 @both_methods

@@ -77,9 +77,8 @@ def ends_of(fitted: Map) -> Ends:
 # ------------------------------------------------------------------------------------------------------------- the rule
 
 
-@pytest.mark.parametrize(
-    ("scores", "low", "high"),
-    [
+def test_the_rule_by_hand(subtests) -> None:
+    for scores, low, high in [
         ([0.5, 0.8], CLAMP, 1 - CLAMP),
         ([0.5, 0.95, 1.0], CLAMP, 0.975),
         ([0.0, 0.01, 0.5], 0.005, 1 - CLAMP),
@@ -94,10 +93,9 @@ def ends_of(fitted: Map) -> Ends:
         ([1e-20, 1.0], 1e-20, 0.5),
         ([0.0, 1.0], CLAMP, 1 - CLAMP),
         ([], CLAMP, 1 - CLAMP),
-    ],
-)
-def test_the_rule_by_hand(scores: list[float], low: float, high: float) -> None:
-    assert Ends.of(np.array(scores)) == (pytest.approx(low, rel=1e-15), pytest.approx(high, abs=1e-16))
+    ]:
+        with subtests.test(scores=scores, low=low, high=high):
+            assert Ends.of(np.array(scores)) == (pytest.approx(low, rel=1e-15), pytest.approx(high, abs=1e-16))
 
 
 def test_single_precision_scores_next_to_one() -> None:
@@ -231,92 +229,101 @@ def test_fifty_one_certain_answers_do_not_flatten_the_slope_of_all() -> None:
     np.testing.assert_allclose(wrecked.transform([0.8, 0.9, 0.95]), [0.46, 0.48, 0.5], atol=0.005)
 
 
-@pytest.mark.parametrize("cls", [*LOG_ODDS, AutoCalibrator])
-@pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
-def test_every_map_of_log_odds_has_the_ends_of_its_rows(cls: type[BinaryCalibrator], grid: Grid | None) -> None:
-    scores, y = world()
-    tally = Tally.from_arrays(scores, y, grid=grid)
-    assert (0.0 in scores, 1.0 in scores) == (True, True)
-    made = cls(candidates=["platt"]) if cls is AutoCalibrator else cls()
-    cal = made.fit_tally(tally)
-    np.testing.assert_allclose(ends_of(cal.map_), tally.ends, rtol=1e-12)
-    assert end_notes(tally)[0] in cal.notes_
-    out = cal.transform([0.0, tally.ends.low / 2, 0.05, 0.95, (1 + tally.ends.high) / 2, 1.0])
-    assert out[0] == out[1]
-    assert out[4] == out[5]
-    assert (np.diff(out)[1:4] >= 0.0).all()
-    assert ((out > 0.0) & (out < 1.0)).all()
+def test_every_map_of_log_odds_has_the_ends_of_its_rows(subtests) -> None:
+    for cls in [*LOG_ODDS, AutoCalibrator]:
+        for grid in [None, Grid()]:
+            with subtests.test(cls=cls, grid=grid):
+                scores, y = world()
+                tally = Tally.from_arrays(scores, y, grid=grid)
+                assert (0.0 in scores, 1.0 in scores) == (True, True)
+                made = cls(candidates=["platt"]) if cls is AutoCalibrator else cls()
+                cal = made.fit_tally(tally)
+                np.testing.assert_allclose(ends_of(cal.map_), tally.ends, rtol=1e-12)
+                assert end_notes(tally)[0] in cal.notes_
+                out = cal.transform([0.0, tally.ends.low / 2, 0.05, 0.95, (1 + tally.ends.high) / 2, 1.0])
+                assert out[0] == out[1]
+                assert out[4] == out[5]
+                assert (np.diff(out)[1:4] >= 0.0).all()
+                assert ((out > 0.0) & (out < 1.0)).all()
 
 
-@pytest.mark.parametrize("cls", LOG_ODDS)
-def test_one_end_alone_leaves_the_other_where_it_was(cls: type[BinaryCalibrator]) -> None:
-    scores, y = world()
-    some = scores > 0.0
-    low, high = ends_of(quiet(cls(), scores[some], y[some]).map_)
-    assert (low, high) == (pytest.approx(CLAMP), pytest.approx(0.975))
-    some = scores < 1.0
-    low, high = ends_of(quiet(cls(), scores[some], y[some]).map_)
-    assert (low, high) == (pytest.approx(0.025), pytest.approx(1 - CLAMP, abs=1e-15))
+def test_one_end_alone_leaves_the_other_where_it_was(subtests) -> None:
+    for cls in LOG_ODDS:
+        with subtests.test(cls=cls):
+            scores, y = world()
+            some = scores > 0.0
+            low, high = ends_of(quiet(cls(), scores[some], y[some]).map_)
+            assert (low, high) == (pytest.approx(CLAMP), pytest.approx(0.975))
+            some = scores < 1.0
+            low, high = ends_of(quiet(cls(), scores[some], y[some]).map_)
+            assert (low, high) == (pytest.approx(0.025), pytest.approx(1 - CLAMP, abs=1e-15))
 
 
-@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling, LogitShift])
-def test_log_odds_far_out_are_the_scores_own(cls: type[BinaryCalibrator]) -> None:
+def test_log_odds_far_out_are_the_scores_own(subtests) -> None:
     """Scores of 1e-20 were read as 2^-32: now they enter as they are."""
-    rng = np.random.default_rng(5)
-    z = rng.normal(-20.0, 15.0, 2000)
-    z = z[np.abs(z) < 34.0]
-    z = np.append(z, -46.0)
-    y = (rng.random(len(z)) < expit(0.2 * z + 3.0)).astype(int)
-    of_scores = cls().fit(1.0 / (1.0 + np.exp(-z)), y)
-    if cls is PlattScaling:
-        of_logits = cls().fit(z, y, kind="logit")
-        assert of_scores.map_.slope == pytest.approx(of_logits.map_.slope, rel=1e-9)
-    assert of_scores.map_.low == pytest.approx(np.exp(-46.0))
-    assert not any(note.code == "scores-at-ends" for note in of_scores.notes_)
+    for cls in [PlattScaling, BetaScaling, LogitShift]:
+        with subtests.test(cls=cls):
+            rng = np.random.default_rng(5)
+            z = rng.normal(-20.0, 15.0, 2000)
+            z = z[np.abs(z) < 34.0]
+            z = np.append(z, -46.0)
+            y = (rng.random(len(z)) < expit(0.2 * z + 3.0)).astype(int)
+            of_scores = cls().fit(1.0 / (1.0 + np.exp(-z)), y)
+            if cls is PlattScaling:
+                of_logits = cls().fit(z, y, kind="logit")
+                assert of_scores.map_.slope == pytest.approx(of_logits.map_.slope, rel=1e-9)
+            assert of_scores.map_.low == pytest.approx(np.exp(-46.0))
+            assert not any(note.code == "scores-at-ends" for note in of_scores.notes_)
 
 
-@pytest.mark.parametrize("cls", LOG_ODDS)
-def test_weights_are_repetition_at_the_ends_too(cls: type[BinaryCalibrator]) -> None:
-    scores, y = world(200)
-    counts = np.random.default_rng(3).integers(0, 4, len(y))
-    counts[scores == 1.0] = 0
-    weighted = cls().fit(scores, y, counts, weights="counts")
-    assert weighted.map_ == cls().fit(np.repeat(scores, counts), np.repeat(y, counts)).map_
-    assert ends_of(weighted.map_).high == pytest.approx(1 - CLAMP, abs=1e-15)
+def test_weights_are_repetition_at_the_ends_too(subtests) -> None:
+    for cls in LOG_ODDS:
+        with subtests.test(cls=cls):
+            scores, y = world(200)
+            counts = np.random.default_rng(3).integers(0, 4, len(y))
+            counts[scores == 1.0] = 0
+            weighted = cls().fit(scores, y, counts, weights="counts")
+            assert weighted.map_ == cls().fit(np.repeat(scores, counts), np.repeat(y, counts)).map_
+            assert ends_of(weighted.map_).high == pytest.approx(1 - CLAMP, abs=1e-15)
 
 
-@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling, LogitShift, TemperatureScaling])
-def test_many_rows_start_on_a_grid_with_the_ends_of_the_rows(cls: type[BinaryCalibrator]) -> None:
+def test_many_rows_start_on_a_grid_with_the_ends_of_the_rows(subtests) -> None:
     rng = np.random.default_rng(8)
     scores = np.append(rng.random(300_000), np.repeat([0.0, 1.0], 2_000))
     y = (rng.random(len(scores)) < 0.1 + 0.8 * scores).astype(int)
-    cal = cls().fit(scores, y)
-    assert ends_of(cal.map_) == Ends.of(scores)
-    assert not any("settle" in str(note) for note in cal.notes_)
+    for cls in [PlattScaling, BetaScaling, LogitShift, TemperatureScaling]:
+        with subtests.test(cls=cls):
+            cal = cls().fit(scores, y)
+            assert ends_of(cal.map_) == Ends.of(scores)
+            assert not any("settle" in str(note) for note in cal.notes_)
 
 
 # ---------------------------------------------------------------------------------------------------------------- clamp
 
 
-@pytest.mark.parametrize("cls", [*LOG_ODDS, AutoCalibrator])
-def test_clamp_clips_scores_on_both_sides(cls: type[BinaryCalibrator]) -> None:
-    scores, y = world()
-    options = {"candidates": ["platt"]} if cls is AutoCalibrator else {}
-    cal = cls(clamp=0.07, **options).fit(scores, y)
-    np.testing.assert_allclose(ends_of(cal.map_), [0.07, 0.93], rtol=1e-12)
-    clipped = cls(**options).fit(np.clip(scores, 0.07, 0.93), y)
-    probes = np.linspace(0.07, 0.93, 87)
-    np.testing.assert_allclose(cal.transform(probes), clipped.transform(probes), atol=1e-3)
-    moved = int(((scores < 0.07) | (scores > 0.93)).sum())
-    assert f"{moved} scores are clipped to [0.07, 0.93] in log-odds" in map(str, cal.notes_)
-    assert str(cal.ranking_) != "Ranking unchanged."
+def test_clamp_clips_scores_on_both_sides(subtests) -> None:
+    for cls in [*LOG_ODDS, AutoCalibrator]:
+        with subtests.test(cls=cls):
+            scores, y = world()
+            options = {"candidates": ["platt"]} if cls is AutoCalibrator else {}
+            cal = cls(clamp=0.07, **options).fit(scores, y)
+            np.testing.assert_allclose(ends_of(cal.map_), [0.07, 0.93], rtol=1e-12)
+            clipped = cls(**options).fit(np.clip(scores, 0.07, 0.93), y)
+            probes = np.linspace(0.07, 0.93, 87)
+            np.testing.assert_allclose(cal.transform(probes), clipped.transform(probes), atol=1e-3)
+            moved = int(((scores < 0.07) | (scores > 0.93)).sum())
+            assert f"{moved} scores are clipped to [0.07, 0.93] in log-odds" in map(str, cal.notes_)
+            assert str(cal.ranking_) != "Ranking unchanged."
 
 
-@pytest.mark.parametrize("clamp", [0.0, 0.5, -0.1, 2, np.nan, "0.1", True, 1e-310])
-@pytest.mark.parametrize("cls", [*LOG_ODDS, AutoCalibrator])
-def test_a_clamp_that_is_none_is_refused(cls: type[BinaryCalibrator], clamp: Any) -> None:
-    with pytest.raises(InputError, match=r"clamp must be a number between 1e-300 and 0\.5, or None"):
-        cls(clamp=clamp).fit([0.1, 0.4, 0.6, 0.9], [0, 1, 0, 1])
+def test_a_clamp_that_is_none_is_refused(subtests) -> None:
+    for clamp in [0.0, 0.5, -0.1, 2, np.nan, "0.1", True, 1e-310]:
+        for cls in [*LOG_ODDS, AutoCalibrator]:
+            with (
+                subtests.test(clamp=clamp, cls=cls),
+                pytest.raises(InputError, match=r"clamp must be a number between 1e-300 and 0\.5, or None"),
+            ):
+                cls(clamp=clamp).fit([0.1, 0.4, 0.6, 0.9], [0, 1, 0, 1])
 
 
 def test_a_clamp_without_log_odds_is_refused() -> None:
@@ -338,28 +345,30 @@ def test_calibrate_hands_the_clamp_on() -> None:
 # -------------------------------------------------------------------------------------------------- no score in between
 
 
-@pytest.mark.parametrize("cls", LOG_ODDS)
-def test_without_a_score_in_between_the_map_is_a_table_of_two_rates(cls: type[BinaryCalibrator]) -> None:
-    scores, y = np.repeat([0.0, 1.0], [8, 10]), np.array([1] * 2 + [0] * 6 + [1] * 9 + [0])
-    cal = cls().fit(scores, y)
-    assert cal.map_ == StepMap([0.5], [0.25, 0.9])
-    assert any("the map is a table of two rates" in str(note) for note in cal.notes_)
-    assert "rate 0.25 below 1/2, 0.9 from 1/2 on" in str(cal)
-    assert "HistogramBinning" in str(cal.certificate())
-    assert "injective" not in str(cal)
-    assert np.isnan(getattr(cal, "temperature_", np.nan))
-    gridded = cls().fit_tally(Tally.from_arrays(scores, y, grid=Grid()))
-    assert gridded.map_ == cal.map_
+def test_without_a_score_in_between_the_map_is_a_table_of_two_rates(subtests) -> None:
+    for cls in LOG_ODDS:
+        with subtests.test(cls=cls):
+            scores, y = np.repeat([0.0, 1.0], [8, 10]), np.array([1] * 2 + [0] * 6 + [1] * 9 + [0])
+            cal = cls().fit(scores, y)
+            assert cal.map_ == StepMap([0.5], [0.25, 0.9])
+            assert any("the map is a table of two rates" in str(note) for note in cal.notes_)
+            assert "rate 0.25 below 1/2, 0.9 from 1/2 on" in str(cal)
+            assert "HistogramBinning" in str(cal.certificate())
+            assert "injective" not in str(cal)
+            assert np.isnan(getattr(cal, "temperature_", np.nan))
+            gridded = cls().fit_tally(Tally.from_arrays(scores, y, grid=Grid()))
+            assert gridded.map_ == cal.map_
 
 
-@pytest.mark.parametrize("cls", LOG_ODDS)
-def test_a_rate_of_none_or_all_is_smoothed_and_a_falling_table_is_pooled(cls: type[BinaryCalibrator]) -> None:
-    never = quiet(cls(), [0.0] * 4 + [1.0] * 2, [0] * 4 + [1] * 2)
-    assert never.map_ == StepMap([0.5], [1 / 6, 3 / 4])
-    falling = cls().fit([0.0] * 4 + [1.0] * 4, [1, 1, 1, 0, 0, 0, 0, 1])
-    assert falling.map_ == StepMap([0.5], [0.5, 0.5])
-    alone = quiet(cls(), [1.0] * 4, [1, 1, 1, 0])
-    assert alone.map_ == StepMap([0.5], [0.75, 0.75])
+def test_a_rate_of_none_or_all_is_smoothed_and_a_falling_table_is_pooled(subtests) -> None:
+    for cls in LOG_ODDS:
+        with subtests.test(cls=cls):
+            never = quiet(cls(), [0.0] * 4 + [1.0] * 2, [0] * 4 + [1] * 2)
+            assert never.map_ == StepMap([0.5], [1 / 6, 3 / 4])
+            falling = cls().fit([0.0] * 4 + [1.0] * 4, [1, 1, 1, 0, 0, 0, 0, 1])
+            assert falling.map_ == StepMap([0.5], [0.5, 0.5])
+            alone = quiet(cls(), [1.0] * 4, [1, 1, 1, 0])
+            assert alone.map_ == StepMap([0.5], [0.75, 0.75])
 
 
 def test_a_slope_of_any_sign_may_have_a_falling_table() -> None:
@@ -367,18 +376,19 @@ def test_a_slope_of_any_sign_may_have_a_falling_table() -> None:
     assert cal.map_ == StepMap([0.5], [0.75, 0.25])
 
 
-@pytest.mark.parametrize("candidates", [None, ["platt"], ["blend"]])
-def test_calibrate_compares_a_table_where_no_score_lies_in_between(candidates: list[str] | None) -> None:
-    rng = np.random.default_rng(2)
-    scores = np.repeat([0.0, 1.0], [300, 200])
-    y = (rng.random(500) < 0.2 + 0.5 * scores).astype(int)
-    cal = calibrate(scores, y, candidates=candidates)
-    rates = [y[scores == 0].mean(), y[scores == 1].mean()]
-    np.testing.assert_allclose(cal.transform([0.0, 1.0]), rates, rtol=1e-12)
-    assert any("the model's 0 and 1 count as 2.328e-10 and 1 - 2.33e-10" in str(note) for note in cal.notes_)
-    assert cal.state_ == "calibrated"
-    sure = quiet(AutoCalibrator(), scores, scores.astype(int))
-    assert sure.choice_ == "identity"
+def test_calibrate_compares_a_table_where_no_score_lies_in_between(subtests) -> None:
+    for candidates in [None, ["platt"], ["blend"]]:
+        with subtests.test(candidates=candidates):
+            rng = np.random.default_rng(2)
+            scores = np.repeat([0.0, 1.0], [300, 200])
+            y = (rng.random(500) < 0.2 + 0.5 * scores).astype(int)
+            cal = calibrate(scores, y, candidates=candidates)
+            rates = [y[scores == 0].mean(), y[scores == 1].mean()]
+            np.testing.assert_allclose(cal.transform([0.0, 1.0]), rates, rtol=1e-12)
+            assert any("the model's 0 and 1 count as 2.328e-10 and 1 - 2.33e-10" in str(note) for note in cal.notes_)
+            assert cal.state_ == "calibrated"
+            sure = quiet(AutoCalibrator(), scores, scores.astype(int))
+            assert sure.choice_ == "identity"
 
 
 def test_bins_after_a_table_are_its_two_rates() -> None:
@@ -494,30 +504,30 @@ def fitted_maps() -> dict[str, BinaryCalibrator]:
 PROBES = np.array([0.0, 1e-300, 1e-20, 0.01, 0.024, 0.025, 0.05, 0.3, 0.95, 0.975, 0.98, 1 - 1e-9, BELOW_ONE, 1.0])
 
 
-@pytest.mark.parametrize("name", [*(cls.__name__ for cls in LOG_ODDS), "limited"])
-def test_ends_survive_documents_and_run_in_sql_and_onnx(name: str, tmp_path: Any) -> None:
+def test_ends_survive_documents_and_run_in_sql_and_onnx(tmp_path: Any, subtests) -> None:
     duckdb, onnxruntime = pytest.importorskip("duckdb"), pytest.importorskip("onnxruntime")
-    cal = fitted_maps()[name]
-    cal.save(tmp_path / "map.json")
-    assert load(tmp_path / "map.json").map == cal.map_
-    expected = cal.transform(PROBES)
-    rows = ", ".join(f"({p!r}::DOUBLE)" for p in PROBES.tolist())
-    found = duckdb.sql(f"SELECT {cal.to_sql('p')} FROM (VALUES {rows}) AS t(p)").fetchnumpy()
-    np.testing.assert_allclose(next(iter(found.values())), expected, rtol=1e-12)
-    with sqlite3.connect(":memory:") as connection:
-        connection.execute("CREATE TABLE t (p REAL)")
-        connection.executemany("INSERT INTO t VALUES (?)", [(p,) for p in PROBES.tolist()])
-        found_rows = connection.execute(f"SELECT {cal.to_sql('p', 'sqlite')} FROM t").fetchall()
-    np.testing.assert_allclose(np.array(found_rows)[:, 0], expected, rtol=1e-12)
-    for dtype in ("float64", "float32"):
-        session = onnxruntime.InferenceSession(
-            cal.to_onnx(dtype).SerializeToString(), providers=["CPUExecutionProvider"]
-        )
-        given_scores = PROBES.astype(dtype)
-        (out,) = session.run(["calibrated"], {"score": given_scores})
-        np.testing.assert_allclose(out, cal.transform(given_scores), rtol=1e-12 if dtype == "float64" else 1e-6)
-        assert out[0] == out[3]
-        assert out[-1] == out[-4]
+    for name, cal in fitted_maps().items():
+        with subtests.test(name):
+            cal.save(tmp_path / "map.json")
+            assert load(tmp_path / "map.json").map == cal.map_
+            expected = cal.transform(PROBES)
+            rows = ", ".join(f"({p!r}::DOUBLE)" for p in PROBES.tolist())
+            found = duckdb.sql(f"SELECT {cal.to_sql('p')} FROM (VALUES {rows}) AS t(p)").fetchnumpy()
+            np.testing.assert_allclose(next(iter(found.values())), expected, rtol=1e-12)
+            with sqlite3.connect(":memory:") as connection:
+                connection.execute("CREATE TABLE t (p REAL)")
+                connection.executemany("INSERT INTO t VALUES (?)", [(p,) for p in PROBES.tolist()])
+                found_rows = connection.execute(f"SELECT {cal.to_sql('p', 'sqlite')} FROM t").fetchall()
+            np.testing.assert_allclose(np.array(found_rows)[:, 0], expected, rtol=1e-12)
+            for dtype in ("float64", "float32"):
+                session = onnxruntime.InferenceSession(
+                    cal.to_onnx(dtype).SerializeToString(), providers=["CPUExecutionProvider"]
+                )
+                given_scores = PROBES.astype(dtype)
+                (out,) = session.run(["calibrated"], {"score": given_scores})
+                np.testing.assert_allclose(out, cal.transform(given_scores), rtol=1e-12 if dtype == "float64" else 1e-6)
+                assert out[0] == out[3]
+                assert out[-1] == out[-4]
 
 
 def test_old_documents_with_one_clamp_are_refused() -> None:
@@ -557,24 +567,27 @@ def class_votes(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
     return np.array([rng.multinomial(20, row**1.3 / (row**1.3).sum()) for row in p]) / 20, y
 
 
-@pytest.mark.parametrize("cls", [TemperatureScaling, VectorScaling, MatrixScaling])
-def test_zeros_of_a_matrix_are_read_as_half_the_smallest_other_probability(cls: Any) -> None:
+def test_zeros_of_a_matrix_are_read_as_half_the_smallest_other_probability(subtests) -> None:
     """Read as 2^-32 they made a temperature of 6.1 where half of 0.05 makes it 1.3."""
-    p, y = class_votes()
-    zeros = int((p == 0.0).sum())
-    assert (zeros > 100, p[p > 0].min()) == (True, 0.05)
-    cal = cls().fit(p, y)
-    assert cal.map_.clamp == 0.025
-    assert f"logarithms are clipped at 0.025: {zeros:,} probabilities below it are read as that" in map(str, cal.notes_)
-    assert cls(clamp=0.025).fit(p, y).map_ == cal.map_
-    assert cls(clamp=CLAMP).fit(p, y).temperature_ > 4.0 * cal.temperature_
-    rest = np.where(p == 0.0, 2.0**-54, p)  # as 1 - 0.1 - 0.7 - 0.2 leaves it
-    assert cls().fit(rest, y).map_.clamp == 0.025
-    inside = np.clip(p, 0.025, None)
-    inside /= inside.sum(axis=1, keepdims=True)
-    assert cls().fit(inside, y).map_.clamp == CLAMP
-    hard = np.eye(3)[p.argmax(axis=1)]
-    assert cls().fit(hard, y).map_.clamp == CLAMP
+    for cls in [TemperatureScaling, VectorScaling, MatrixScaling]:
+        with subtests.test(cls=cls):
+            p, y = class_votes()
+            zeros = int((p == 0.0).sum())
+            assert (zeros > 100, p[p > 0].min()) == (True, 0.05)
+            cal = cls().fit(p, y)
+            assert cal.map_.clamp == 0.025
+            assert f"logarithms are clipped at 0.025: {zeros:,} probabilities below it are read as that" in map(
+                str, cal.notes_
+            )
+            assert cls(clamp=0.025).fit(p, y).map_ == cal.map_
+            assert cls(clamp=CLAMP).fit(p, y).temperature_ > 4.0 * cal.temperature_
+            rest = np.where(p == 0.0, 2.0**-54, p)  # as 1 - 0.1 - 0.7 - 0.2 leaves it
+            assert cls().fit(rest, y).map_.clamp == 0.025
+            inside = np.clip(p, 0.025, None)
+            inside /= inside.sum(axis=1, keepdims=True)
+            assert cls().fit(inside, y).map_.clamp == CLAMP
+            hard = np.eye(3)[p.argmax(axis=1)]
+            assert cls().fit(hard, y).map_.clamp == CLAMP
 
 
 def test_a_kept_model_of_classes_reads_zeros_by_the_same_rule() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import worlds
 
 from calibrant.maps import StepMap
 from calibrant.messages import InputError
@@ -41,12 +42,6 @@ def two_values() -> Tally:
     return Tally.from_table([900, 100], [270, 60], edges=[0.5], scores=[0.2, 0.8])
 
 
-def sample(n: int, seed: int = 0, slope: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    scores = rng.random(n)
-    return scores, (rng.random(n) < slope * scores).astype(int)
-
-
 def numbers(found: Estimate) -> dict[str, float]:
     return {key: value for key, value in found.to_dict().items() if isinstance(value, float)}
 
@@ -56,14 +51,15 @@ def numbers(found: Estimate) -> dict[str, float]:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{"strategy": "distinct"}, {"n_bins": 15}, {"edges": [0.5]}, {"strategy": "auto"}])
-def test_the_example_of_the_thesis_comes_out(options: dict[str, Any]) -> None:
+def test_the_example_of_the_thesis_comes_out(subtests) -> None:
     """0.9 * 0.1 + 0.1 * 0.2 = 0.11; the root of 0.9 * 0.01 + 0.1 * 0.04 = 0.013 is 0.1140; the largest is 0.2."""
-    tally = two_values()
-    assert ece(tally, **options).value == pytest.approx(0.11, abs=1e-12)
-    assert ece(tally, p=2, **options).value == pytest.approx(0.013**0.5, abs=1e-12)
-    assert ece(tally, p=np.inf, **options).value == pytest.approx(0.2, abs=1e-12)
-    assert ece(tally, p=3, **options).value == pytest.approx((0.9 * 0.001 + 0.1 * 0.008) ** (1 / 3), abs=1e-12)
+    for options in [{"strategy": "distinct"}, {"n_bins": 15}, {"edges": [0.5]}, {"strategy": "auto"}]:
+        with subtests.test(options=options):
+            tally = two_values()
+            assert ece(tally, **options).value == pytest.approx(0.11, abs=1e-12)
+            assert ece(tally, p=2, **options).value == pytest.approx(0.013**0.5, abs=1e-12)
+            assert ece(tally, p=np.inf, **options).value == pytest.approx(0.2, abs=1e-12)
+            assert ece(tally, p=3, **options).value == pytest.approx((0.9 * 0.001 + 0.1 * 0.008) ** (1 / 3), abs=1e-12)
 
 
 def test_a_very_high_order_comes_near_the_largest_error() -> None:
@@ -106,7 +102,7 @@ def test_empty_bins_add_nothing(against: str) -> None:
 
 
 def test_a_step_map_gives_its_own_bins() -> None:
-    scores, y = sample(500)
+    scores, y = worlds.proportional(500)
     map_ = StepMap([0.3, 0.6], [0.2, 0.4, 0.7])
     assert ece(scores, y, edges=map_).value == ece(scores, y, edges=[0.3, 0.6]).value
     assert "3 bins of given edges" in ece(scores, y, edges=map_).name
@@ -125,7 +121,7 @@ def test_distinct_scores_with_few_rows_are_remarked() -> None:
 
 
 def test_many_bins_have_no_standard_error_and_say_so() -> None:
-    scores, y = sample(1_000)
+    scores, y = worlds.proportional(1_000)
     found = ece(scores, y, n_bins=201)
     assert (found.se, found.null, found.null_high) == (None, None, None)
     (note,) = found.notes
@@ -203,7 +199,7 @@ def test_importance_weights_correct_by_the_effective_size() -> None:
 
 @pytest.mark.parametrize("squared", [False, True])
 def test_importance_weights_bring_no_null_value_and_a_note(squared: bool) -> None:
-    scores, y = sample(400)
+    scores, y = worlds.proportional(400)
     for weights in (np.full(400, 4.0), np.resize([0.5, 1.5], 400)):
         found = debiased_ece(scores, y, weights, squared=squared)
         assert (found.null, found.null_high) == (None, None)
@@ -320,10 +316,10 @@ def test_a_function_that_is_zero_tests_nothing() -> None:
     assert (found.value, found.beta, found.gain, found.null_high) == (0.0, 0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("function", [lambda s: 2.0 * s, lambda s: -s, lambda s: 0.5, lambda s: s * np.nan])
-def test_other_functions_are_refused(function: Callable[[np.ndarray], Any]) -> None:
-    with pytest.raises(InputError, match="one number in"):
-        weak_error([0.2, 0.8], [0, 1], function=function)
+def test_other_functions_are_refused(subtests) -> None:
+    for function in [lambda s: 2.0 * s, lambda s: -s, lambda s: 0.5, lambda s: s * np.nan]:
+        with subtests.test(function=function), pytest.raises(InputError, match="one number in"):
+            weak_error([0.2, 0.8], [0, 1], function=function)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -331,98 +327,100 @@ def test_other_functions_are_refused(function: Callable[[np.ndarray], Any]) -> N
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", METRICS)
 @given(rows=row_lists)
-def test_whole_weights_mean_repetition(metric: Metric, rows: list[tuple[int, int, int]]) -> None:
+def test_whole_weights_mean_repetition(rows: list[tuple[int, int, int]]) -> None:
     scores, y, times = columns(rows)
     if not times.any():
         times = times + 1
-    repeated = metric(np.repeat(scores, times), np.repeat(y, times)).value
-    weighted = metric(scores, y, times).value
-    counted = metric(Tally.from_arrays(scores, y, times, weights="counts", kind="probability")).value
-    np.testing.assert_allclose([weighted, counted], [repeated, repeated], rtol=1e-9, atol=1e-12)
+    counts = Tally.from_arrays(scores, y, times, weights="counts", kind="probability")
+    for metric in METRICS:
+        repeated = metric(np.repeat(scores, times), np.repeat(y, times)).value
+        found = [metric(scores, y, times).value, metric(counts).value]
+        np.testing.assert_allclose(found, [repeated, repeated], rtol=1e-9, atol=1e-12, err_msg=str(metric))
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_the_unit_of_weights_does_not_matter(metric: Metric) -> None:
-    scores, y = sample(300)
-    weights = np.random.default_rng(1).random(300) + 0.1
-    unit = metric(scores, y, weights)
-    for factor in (1e-6, 1e6):
-        other = metric(scores, y, weights * factor)
-        assert other.value == pytest.approx(unit.value, rel=1e-9)
-        assert other.se == pytest.approx(unit.se, rel=1e-6)
-    plain = metric(scores, y).se
-    heavy = metric(scores, y, np.where(np.arange(300) % 10 == 0, 10.5, 0.5)).se
-    if plain is not None and heavy is not None:
-        assert heavy > plain, "few heavy rows are worth fewer than many equal ones"
+def test_the_unit_of_weights_does_not_matter(subtests) -> None:
+    for metric in METRICS:
+        with subtests.test(metric=metric):
+            scores, y = worlds.proportional(300)
+            weights = np.random.default_rng(1).random(300) + 0.1
+            unit = metric(scores, y, weights)
+            for factor in (1e-6, 1e6):
+                other = metric(scores, y, weights * factor)
+                assert other.value == pytest.approx(unit.value, rel=1e-9)
+                assert other.se == pytest.approx(unit.se, rel=1e-6)
+            plain = metric(scores, y).se
+            heavy = metric(scores, y, np.where(np.arange(300) % 10 == 0, 10.5, 0.5)).se
+            if plain is not None and heavy is not None:
+                assert heavy > plain, "few heavy rows are worth fewer than many equal ones"
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_neither_order_nor_shards_matter(metric: Metric) -> None:
-    scores, y = sample(1_000)
-    scores = scores.round(2)
-    order = np.random.default_rng(2).permutation(1_000)
-    shards = Tally.from_arrays(scores[:300], y[:300]) + Tally.from_arrays(scores[300:], y[300:])
-    whole = metric(scores, y)
-    for other in (metric(scores[order], y[order]), metric(shards)):
-        assert (other.name, other.notes) == (whole.name, whole.notes)
-        assert numbers(other) == pytest.approx(numbers(whole), rel=1e-9, abs=1e-15)
+def test_neither_order_nor_shards_matter(subtests) -> None:
+    for metric in METRICS:
+        with subtests.test(metric=metric):
+            scores, y = worlds.proportional(1_000)
+            scores = scores.round(2)
+            order = np.random.default_rng(2).permutation(1_000)
+            shards = Tally.from_arrays(scores[:300], y[:300]) + Tally.from_arrays(scores[300:], y[300:])
+            whole = metric(scores, y)
+            for other in (metric(scores[order], y[order]), metric(shards)):
+                assert (other.name, other.notes) == (whole.name, whole.notes)
+                assert numbers(other) == pytest.approx(numbers(whole), rel=1e-9, abs=1e-15)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_a_fine_grid_hardly_moves_it(metric: Metric) -> None:
-    scores, y = sample(20_000)
-    exact, gridded = metric(scores, y), metric(Tally.from_arrays(scores, y, grid=Grid()))
-    assert gridded.value == pytest.approx(exact.value, abs=2e-3)
+def test_a_fine_grid_hardly_moves_it(subtests) -> None:
+    for metric in METRICS:
+        with subtests.test(metric=metric):
+            scores, y = worlds.proportional(20_000)
+            exact, gridded = metric(scores, y), metric(Tally.from_arrays(scores, y, grid=Grid()))
+            assert gridded.value == pytest.approx(exact.value, abs=2e-3)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(
-    ("scores", "y"),
-    [
-        ([0.3], [0]),
-        ([0.3], [1]),
-        ([0.0, 1.0], [0, 1]),
-        ([0.0, 1.0], [1, 0]),
-        ([0.4] * 30, [0] * 30),
-        ([0.0] * 5 + [1.0] * 5, [1] * 10),
-        ([0.5] * 7, [0, 1, 0, 1, 1, 0, 1]),
-    ],
-    ids=["one-0", "one-1", "right", "wrong", "one-class", "ends", "tied"],
-)
-def test_small_and_lopsided_data_give_a_number_or_a_reason(metric: Metric, scores: list[float], y: list[int]) -> None:
-    found = metric(scores, y)
-    assert 0.0 <= found.value <= 1.0 or (np.isnan(found.value) and found.notes)
-    for number in (found.se, found.low, found.high, found.null, found.null_high):
-        assert number is None or np.isfinite(number)
-    if len(scores) == 1:
-        assert found.se is None
-    assert found.name in str(found)
+def test_small_and_lopsided_data_give_a_number_or_a_reason(subtests) -> None:
+    for metric in METRICS:
+        for scores, y in [
+            ([0.3], [0]),
+            ([0.3], [1]),
+            ([0.0, 1.0], [0, 1]),
+            ([0.0, 1.0], [1, 0]),
+            ([0.4] * 30, [0] * 30),
+            ([0.0] * 5 + [1.0] * 5, [1] * 10),
+            ([0.5] * 7, [0, 1, 0, 1, 1, 0, 1]),
+        ]:
+            with subtests.test(metric=metric, scores=scores, y=y):
+                found = metric(scores, y)
+                assert 0.0 <= found.value <= 1.0 or (np.isnan(found.value) and found.notes)
+                for number in (found.se, found.low, found.high, found.null, found.null_high):
+                    assert number is None or np.isfinite(number)
+                if len(scores) == 1:
+                    assert found.se is None
+                assert found.name in str(found)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_rows_of_weight_zero_are_no_rows(metric: Metric) -> None:
-    scores, y = sample(60)
-    weights = np.where(np.arange(60) < 50, 1.0, 0.0)
-    assert metric(scores, y, weights).value == pytest.approx(metric(scores[:50], y[:50]).value, abs=1e-12)
+def test_rows_of_weight_zero_are_no_rows(subtests) -> None:
+    for metric in METRICS:
+        with subtests.test(metric=metric):
+            scores, y = worlds.proportional(60)
+            weights = np.where(np.arange(60) < 50, 1.0, 0.0)
+            assert metric(scores, y, weights).value == pytest.approx(metric(scores[:50], y[:50]).value, abs=1e-12)
 
 
-@pytest.mark.parametrize("metric", [ece, debiased_ece, pde, sweep_ece])
-def test_the_seed_moves_the_uncertainty_and_never_the_value(metric: Metric) -> None:
-    scores, y = sample(500)
-    first, again, other = metric(scores, y), metric(scores, y), metric(scores, y, random_state=1)
-    assert first == again
-    assert other.value == first.value
-    assert other.to_dict() != first.to_dict()
-    assert other.se == pytest.approx(first.se, rel=0.2)
+def test_the_seed_moves_the_uncertainty_and_never_the_value(subtests) -> None:
+    for metric in [ece, debiased_ece, pde, sweep_ece]:
+        with subtests.test(metric=metric):
+            scores, y = worlds.proportional(500)
+            first, again, other = metric(scores, y), metric(scores, y), metric(scores, y, random_state=1)
+            assert first == again
+            assert other.value == first.value
+            assert other.to_dict() != first.to_dict()
+            assert other.se == pytest.approx(first.se, rel=0.2)
 
 
-@pytest.mark.parametrize("metric", [ece, pde, sweep_ece])
-@pytest.mark.parametrize("p", [0.5, 0, -1, np.nan, True, "2"])
-def test_an_order_below_one_is_refused(metric: Metric, p: Any) -> None:
-    with pytest.raises(InputError, match="p must be a number from 1 on"):
-        metric([0.2, 0.8], [0, 1], p=p)
+def test_an_order_below_one_is_refused(subtests) -> None:
+    for metric in [ece, pde, sweep_ece]:
+        for p in [0.5, 0, -1, np.nan, True, "2"]:
+            with subtests.test(metric=metric, p=p), pytest.raises(InputError, match="p must be a number from 1 on"):
+                metric([0.2, 0.8], [0, 1], p=p)
 
 
 def test_other_bad_arguments_are_refused() -> None:

@@ -60,41 +60,44 @@ def data() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("engine", FRAMES)
-@pytest.mark.parametrize("calibrator", CALIBRATORS, ids=lambda each: type(each).__name__)
-def test_a_frame_gives_the_fit_of_its_tally(engine: str, calibrator: Any, data: dict[str, Any]) -> None:
-    frame = FRAMES[engine](data)
-    fitted = calibrator.fit(frame, score="s", label="y")
-    map_, provenance, notes = fitted.map_, fitted.provenance_, fitted.notes_
-    assert map_ == calibrator.fit_tally(tally(frame, "s", "y")).map_
-    assert map_ == calibrator.fit_tally(Tally.from_arrays(data["s"], data["y"])).map_
-    assert provenance == calibrator.provenance_
-    told = {note.code: str(note) for note in notes}
-    assert told.pop("counted-exactly") == "counted in the frame: exact, 2,000 distinct scores"
-    assert set(told) <= {"few-for-rich-map"}
+def test_a_frame_gives_the_fit_of_its_tally(data: dict[str, Any], subtests) -> None:
+    for engine in FRAMES:
+        for calibrator in CALIBRATORS:
+            with subtests.test(engine=engine, calibrator=type(calibrator).__name__):
+                frame = FRAMES[engine](data)
+                fitted = calibrator.fit(frame, score="s", label="y")
+                map_, provenance, notes = fitted.map_, fitted.provenance_, fitted.notes_
+                assert map_ == calibrator.fit_tally(tally(frame, "s", "y")).map_
+                assert map_ == calibrator.fit_tally(Tally.from_arrays(data["s"], data["y"])).map_
+                assert provenance == calibrator.provenance_
+                told = {note.code: str(note) for note in notes}
+                assert told.pop("counted-exactly") == "counted in the frame: exact, 2,000 distinct scores"
+                assert set(told) <= {"few-for-rich-map"}
 
 
-@pytest.mark.parametrize("engine", FRAMES)
-def test_weights_and_labels_of_a_frame_mean_what_they_mean_in_arrays(engine: str, data: dict[str, Any]) -> None:
-    frame = FRAMES[engine](data)
-    for weights in ("counts", "importance"):
-        there = PlattScaling().fit(frame, score="s", label="y", sample_weight="w", weights=weights)
-        here = PlattScaling().fit(data["s"], data["y"], data["w"], weights=weights)
-        assert there.map_.slope == pytest.approx(here.map_.slope, rel=1e-9)
-        assert there.provenance_.weights == here.provenance_.weights
-    there = PlattScaling().fit(frame, score="s", label="word", positive="bad")
-    assert there.map_ == PlattScaling().fit(data["s"], data["word"], positive="bad").map_
+def test_weights_and_labels_of_a_frame_mean_what_they_mean_in_arrays(data: dict[str, Any], subtests) -> None:
+    for engine in FRAMES:
+        with subtests.test(engine=engine):
+            frame = FRAMES[engine](data)
+            for weights in ("counts", "importance"):
+                there = PlattScaling().fit(frame, score="s", label="y", sample_weight="w", weights=weights)
+                here = PlattScaling().fit(data["s"], data["y"], data["w"], weights=weights)
+                assert there.map_.slope == pytest.approx(here.map_.slope, rel=1e-9)
+                assert there.provenance_.weights == here.provenance_.weights
+            there = PlattScaling().fit(frame, score="s", label="word", positive="bad")
+            assert there.map_ == PlattScaling().fit(data["s"], data["word"], positive="bad").map_
 
 
-@pytest.mark.parametrize("engine", FRAMES)
-def test_named_groups_or_time_leave_no_certificate(engine: str, data: dict[str, Any]) -> None:
-    frame = FRAMES[engine](data)
-    assert not isinstance(HistogramBinning(5).fit(frame, score="s", label="y").certificate(), Refusal)
-    for names, sampling in (({"groups": "patient"}, "grouped"), ({"time": "day"}, "time-ordered")):
-        fitted = HistogramBinning(5).fit(frame, score="s", label="y", **names)
-        assert fitted.provenance_.sampling == sampling
-        assert isinstance(fitted.certificate(), Refusal)
-        assert fitted.map_ == HistogramBinning(5).fit(frame, score="s", label="y").map_
+def test_named_groups_or_time_leave_no_certificate(data: dict[str, Any], subtests) -> None:
+    for engine in FRAMES:
+        with subtests.test(engine=engine):
+            frame = FRAMES[engine](data)
+            assert not isinstance(HistogramBinning(5).fit(frame, score="s", label="y").certificate(), Refusal)
+            for names, sampling in (({"groups": "patient"}, "grouped"), ({"time": "day"}, "time-ordered")):
+                fitted = HistogramBinning(5).fit(frame, score="s", label="y", **names)
+                assert fitted.provenance_.sampling == sampling
+                assert isinstance(fitted.certificate(), Refusal)
+                assert fitted.map_ == HistogramBinning(5).fit(frame, score="s", label="y").map_
 
 
 def test_more_distinct_scores_than_cells_go_to_the_grid() -> None:
@@ -109,14 +112,15 @@ def test_more_distinct_scores_than_cells_go_to_the_grid() -> None:
     assert fitted.map_.slope == pytest.approx(exact.map_.slope, abs=1e-6)
 
 
-@pytest.mark.parametrize("engine", FRAMES)
-@pytest.mark.parametrize("calibrator", CALIBRATORS, ids=lambda each: type(each).__name__)
-def test_a_frame_in_is_a_frame_out(engine: str, calibrator: Any, data: dict[str, Any]) -> None:
-    frame = FRAMES[engine](data)
-    calibrator.fit(data["s"], data["y"])
-    out = calibrator.transform(frame, "s")
-    assert type(out) is type(frame)
-    np.testing.assert_allclose(READ[engine](out), calibrator.transform(data["s"]), rtol=1e-12, atol=0)
+def test_a_frame_in_is_a_frame_out(data: dict[str, Any], subtests) -> None:
+    for engine in FRAMES:
+        for calibrator in CALIBRATORS:
+            with subtests.test(engine=engine, calibrator=type(calibrator).__name__):
+                frame = FRAMES[engine](data)
+                calibrator.fit(data["s"], data["y"])
+                out = calibrator.transform(frame, "s")
+                assert type(out) is type(frame)
+                np.testing.assert_allclose(READ[engine](out), calibrator.transform(data["s"]), rtol=1e-12, atol=0)
 
 
 def test_fit_transform_takes_a_frame_too(data: dict[str, Any]) -> None:
@@ -174,16 +178,17 @@ def test_wrong_calls_are_told_what_to_do(data: dict[str, Any]) -> None:
         assert "\n" not in str(caught.value), case
 
 
-@pytest.mark.parametrize("engine", FRAMES)
-def test_what_was_loaded_or_moved_takes_frames_as_calibrators_do(engine, data, tmp_path):
-    frame = FRAMES[engine](data)
-    cal = PlattScaling().fit(data["s"], data["y"])
-    cal.save(tmp_path / "map.json")
-    undone = SamplingCorrection(kept_negatives=0.1)
-    moved = shift_to(cal, data["s"], mean=0.2)
-    for each in (load(tmp_path / "map.json"), undone, moved):
-        expected = pytest.approx(each.transform(data["s"]), abs=1e-12)
-        assert READ[engine](each.transform(frame, "s")) == expected
-        assert READ[engine](each.transform(frame, score="s")) == expected
-    with pytest.raises(InputError, match="frame is of type ndarray: pass a pandas"):
-        cal.calibration_.transform(data["s"], "s")
+def test_what_was_loaded_or_moved_takes_frames_as_calibrators_do(data, tmp_path, subtests):
+    for engine in FRAMES:
+        with subtests.test(engine=engine):
+            frame = FRAMES[engine](data)
+            cal = PlattScaling().fit(data["s"], data["y"])
+            cal.save(tmp_path / "map.json")
+            undone = SamplingCorrection(kept_negatives=0.1)
+            moved = shift_to(cal, data["s"], mean=0.2)
+            for each in (load(tmp_path / "map.json"), undone, moved):
+                expected = pytest.approx(each.transform(data["s"]), abs=1e-12)
+                assert READ[engine](each.transform(frame, "s")) == expected
+                assert READ[engine](each.transform(frame, score="s")) == expected
+            with pytest.raises(InputError, match="frame is of type ndarray: pass a pandas"):
+                cal.calibration_.transform(data["s"], "s")

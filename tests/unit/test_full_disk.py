@@ -7,7 +7,6 @@ same place and the same way.
 from __future__ import annotations
 
 import os
-import resource
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests import worlds
 
 import calibrant
 from calibrant.export.files import write_whole
 from calibrant.tallies import Tally
+
+resource = pytest.importorskip("resource", reason="limits on the size of files need POSIX")
 
 pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 
@@ -37,10 +39,8 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def scored(n: int = 3_000) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    scores = rng.random(n)
-    return scores, (rng.random(n) < scores).astype(int)
+def scored(n: int = 3_000) -> worlds.Rows:
+    return worlds.calibrated(n)
 
 
 def binned() -> Any:
@@ -48,10 +48,8 @@ def binned() -> Any:
 
 
 def classes() -> Any:
-    rng = np.random.default_rng(1)
-    p = rng.dirichlet([1, 1, 1], 2_000)
-    y = np.array(list("abc"))[(p.cumsum(axis=1) < rng.random((2_000, 1))).sum(axis=1)]
-    return calibrant.TopLabelHistogramBinning(50).fit(p, y)
+    p, y = worlds.classes(2_000, seed=1)
+    return calibrant.TopLabelHistogramBinning(50).fit(p, np.array(list("abc"))[y])
 
 
 def sql(path: Path) -> Callable[[], Any]:
@@ -91,17 +89,19 @@ SAVED: dict[str, Callable[[Path], Callable[[], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", SAVED)
-def test_what_was_there_stays_and_the_error_names_the_file(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_text("what was there")
-    save = SAVED[name](path)
-    with full_disk(), pytest.raises(OSError, match=f"nothing was written.*{name}"):
-        save()
-    assert path.read_text() == "what was there"
-    assert [each.name for each in tmp_path.iterdir()] == [name], "nothing is left over"
-    save()
-    assert path.stat().st_size > ROOM, "the limit is what stopped it"
+def test_what_was_there_stays_and_the_error_names_the_file(tmp_path: Path, subtests) -> None:
+    for name in SAVED:
+        with subtests.test(name=name):
+            path = tmp_path / name / name
+            path.parent.mkdir()
+            path.write_text("what was there")
+            save = SAVED[name](path)
+            with full_disk(), pytest.raises(OSError, match=f"nothing was written.*{name}"):
+                save()
+            assert path.read_text() == "what was there"
+            assert [each.name for each in path.parent.iterdir()] == [name], "nothing is left over"
+            save()
+            assert path.stat().st_size > ROOM, "the limit is what stopped it"
 
 
 def test_a_new_file_is_not_begun(tmp_path: Path) -> None:

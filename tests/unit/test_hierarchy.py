@@ -88,26 +88,23 @@ def test_membership_says_which_nodes_a_leaf_belongs_to(news: Taxonomy) -> None:
     assert (news.depth, news.depths[news.code("solar")]) == (3, 3)
 
 
-@pytest.mark.parametrize(
-    ("parents", "root"),
-    [
+def test_the_root_may_be_implicit(subtests) -> None:
+    for parents, root in [
         ({"a": None, "b": None}, "root"),
         ({"all": None, "a": "all", "b": "all"}, "all"),
         ({"a": "all", "b": "all"}, "all"),
         ({1: 0, 2: 0}, "0"),
-    ],
-)
-def test_the_root_may_be_implicit(parents: dict[object, object], root: str) -> None:
-    tree = Taxonomy(parents)
-    assert tree.root == root
-    assert len(tree.nodes) == 2
-    assert Taxonomy(tree.to_dict(), tree.root) == tree
-    assert hash(copy.deepcopy(tree)) == hash(tree)
+    ]:
+        with subtests.test(parents=parents, root=root):
+            tree = Taxonomy(parents)
+            assert tree.root == root
+            assert len(tree.nodes) == 2
+            assert Taxonomy(tree.to_dict(), tree.root) == tree
+            assert hash(copy.deepcopy(tree)) == hash(tree)
 
 
-@pytest.mark.parametrize(
-    ("parents", "sentence"),
-    [
+def test_a_bad_tree_is_refused_with_its_node(subtests) -> None:
+    for parents, sentence in [
         (
             {"a": "b", "b": "a", "c": None, "d": None},
             "parents has the node 'a', which never reaches the root since its parents run in a circle: correct one",
@@ -123,11 +120,12 @@ def test_the_root_may_be_implicit(parents: dict[object, object], root: str) -> N
         ({"root": None, "b": None}, "root='root' is the name of one of the nodes: pass another name"),
         ({str(i): str(i - 1) for i in range(1, 70)} | {"b": "3"}, "more than 64 levels"),
         ({"a": 0.5, "b": None}, "0.5"),
-    ],
-)
-def test_a_bad_tree_is_refused_with_its_node(parents: dict[object, object], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence.replace("(", r"\(")):
-        Taxonomy(parents)
+    ]:
+        with (
+            subtests.test(parents=parents, sentence=sentence),
+            pytest.raises(InputError, match=sentence.replace("(", r"\(")),
+        ):
+            Taxonomy(parents)
 
 
 def test_a_bad_mapping_is_called_as_the_argument_that_it_came_in() -> None:
@@ -138,22 +136,20 @@ def test_a_bad_mapping_is_called_as_the_argument_that_it_came_in() -> None:
         as_taxonomy({"root": None, "b": None})
 
 
-@pytest.mark.parametrize(
-    "y",
-    [
+def test_labels_of_several_branches_are_refused(news: Taxonomy, subtests) -> None:
+    for y in [
         [["coal", "politics"], ["solar", "energy"]],
         [("coal", "politics"), "solar"],
         np.array([["coal", "politics"]]),
         pd.Series([["coal"], ["solar", "politics"]]),
         pl.Series([["coal"], ["solar", "politics"]]),
         [{"coal", "politics"}, "solar"],
-    ],
-)
-def test_labels_of_several_branches_are_refused(news: Taxonomy, y: object) -> None:
-    with pytest.raises(InputError, match=r"y names several nodes in row [01], and a path ends in one"):
-        news.codes(y)
-    with pytest.raises(InputError, match="y names several nodes"):
-        PathCalibrator(NEWS).fit(np.full((2, 6), 1 / 6), y, classes=LEAVES)
+    ]:
+        with subtests.test(y=y):
+            with pytest.raises(InputError, match=r"y names several nodes in row [01], and a path ends in one"):
+                news.codes(y)
+            with pytest.raises(InputError, match="y names several nodes"):
+                PathCalibrator(NEWS).fit(np.full((2, 6), 1 / 6), y, classes=LEAVES)
 
 
 def test_labels_that_are_no_node_are_refused(news: Taxonomy) -> None:
@@ -255,9 +251,14 @@ def test_leaves_come_out_as_histogram_binning_has_them() -> None:
         assert told.probability(leaf)[rows].tolist() == alone.transform(p[rows, j]).tolist()
 
 
-@pytest.mark.parametrize("bins_on", ["leaf", "path"])
-@pytest.mark.parametrize("borrow", [False, True])
-@given(rows=st.integers(1, 60), seed=st.integers(0, 2**32 - 1), weighted=st.booleans(), least=st.integers(1, 30))
+@given(
+    bins_on=st.sampled_from(["leaf", "path"]),
+    borrow=st.booleans(),
+    rows=st.integers(1, 60),
+    seed=st.integers(0, 2**32 - 1),
+    weighted=st.booleans(),
+    least=st.integers(1, 30),
+)
 def test_probabilities_never_rise_towards_the_leaf(
     bins_on: str, borrow: bool, rows: int, seed: int, weighted: bool, least: int
 ) -> None:
@@ -412,34 +413,37 @@ def test_hoeffding_is_never_narrower() -> None:
     assert (wide.upper >= exact.upper - 1e-12).all()
 
 
-@pytest.mark.parametrize("options", [{}, {"bins_on": "path"}, {"least": 150}])
-def test_fresh_rows_are_held_against_the_promise(options: dict[str, object]) -> None:
-    cal = PathCalibrator(NEWS, 100, **options).fit(*drawn(2_000), classes=LEAVES)
-    told = cal.certificate()
-    p, y = drawn(4_000, seed=7)
-    for by_bin in (False, True):
-        held = told.check(p, y, by_bin=by_bin)
-        assert held
-        assert held.telling
-        assert "no contradiction" in str(held)
-    found = cal.map_.bins(p)[1]
-    filled = np.flatnonzero(told.about.per_bin(told.promised))
-    assert held.n == np.isin(found, filled).sum()
-    first = int(filled[0])  # counts of one statement, the broadest node of this bin
-    at, node = found == first, cal.forecast(p).nodes[found == first][0, 0]
-    depths = told.about.depths
-    entry = int(np.repeat(np.arange(len(depths)), depths).searchsorted(first))
-    right = cal.map_.taxonomy.belongs(cal.map_.taxonomy.codes(y[at]), np.full(at.sum(), node))
-    assert (held.rows[entry], held.events[entry]) == (at.sum(), right.sum())
-    wrong = told.check(p, np.where(y == "coal", "tennis", y))
-    assert not wrong
-    assert re.search(r"contradicted in \d+ statements?; the worst, '\w+' in bin \d+ of '\w+', promised", str(wrong))
-    few = told.check(p[:2], y[:2])
-    assert few
-    assert not few.telling
-    assert "too few" in str(few)
-    with pytest.raises(InputError, match="marginal"):
-        cal.certificate(mode="marginal").check(p, y)
+def test_fresh_rows_are_held_against_the_promise(subtests) -> None:
+    for options in [{}, {"bins_on": "path"}, {"least": 150}]:
+        with subtests.test(options=options):
+            cal = PathCalibrator(NEWS, 100, **options).fit(*drawn(2_000), classes=LEAVES)
+            told = cal.certificate()
+            p, y = drawn(4_000, seed=7)
+            for by_bin in (False, True):
+                held = told.check(p, y, by_bin=by_bin)
+                assert held
+                assert held.telling
+                assert "no contradiction" in str(held)
+            found = cal.map_.bins(p)[1]
+            filled = np.flatnonzero(told.about.per_bin(told.promised))
+            assert held.n == np.isin(found, filled).sum()
+            first = int(filled[0])  # counts of one statement, the broadest node of this bin
+            at, node = found == first, cal.forecast(p).nodes[found == first][0, 0]
+            depths = told.about.depths
+            entry = int(np.repeat(np.arange(len(depths)), depths).searchsorted(first))
+            right = cal.map_.taxonomy.belongs(cal.map_.taxonomy.codes(y[at]), np.full(at.sum(), node))
+            assert (held.rows[entry], held.events[entry]) == (at.sum(), right.sum())
+            wrong = told.check(p, np.where(y == "coal", "tennis", y))
+            assert not wrong
+            assert re.search(
+                r"contradicted in \d+ statements?; the worst, '\w+' in bin \d+ of '\w+', promised", str(wrong)
+            )
+            few = told.check(p[:2], y[:2])
+            assert few
+            assert not few.telling
+            assert "too few" in str(few)
+            with pytest.raises(InputError, match="marginal"):
+                cal.certificate(mode="marginal").check(p, y)
 
 
 def test_the_check_finds_columns_by_name() -> None:
@@ -455,25 +459,28 @@ def test_the_check_finds_columns_by_name() -> None:
 # -------------------------------------------------------------------------------------------------- rows, frames, files
 
 
-@pytest.mark.parametrize("options", [{}, {"bins_on": "path"}, {"borrow": True}])
-def test_counts_are_repetition_and_order_does_not_matter(options: dict[str, object]) -> None:
-    p, y = drawn(500)
-    rng = np.random.default_rng(5)
-    times = rng.integers(0, 4, 500)
-    counted = PathCalibrator(NEWS, 40, **options).fit(p, y, times, weights="counts", classes=LEAVES)
-    again = rng.permutation(np.repeat(np.arange(500), times))
-    repeated = PathCalibrator(NEWS, 40, **options).fit(p[again], y[again], classes=LEAVES)
-    assert counted.map_.cuts.tolist() == repeated.map_.cuts.tolist()
-    assert counted.map_.rates == pytest.approx(repeated.map_.rates, abs=1e-9)
-    if not options:
-        assert counted.map_ == repeated.map_
-        assert str(counted.certificate()) == str(repeated.certificate())
-    weighted = PathCalibrator(NEWS, 40, **options).fit(p, y, np.where(times > 0, 2.5, 0.0), classes=LEAVES)
-    kept = times > 0
-    assert weighted.map_.rates == pytest.approx(
-        PathCalibrator(NEWS, 40, **options).fit(p[kept], y[kept], np.ones(kept.sum()), classes=LEAVES).map_.rates,
-        abs=1e-9,
-    )
+def test_counts_are_repetition_and_order_does_not_matter(subtests) -> None:
+    for options in [{}, {"bins_on": "path"}, {"borrow": True}]:
+        with subtests.test(options=options):
+            p, y = drawn(500)
+            rng = np.random.default_rng(5)
+            times = rng.integers(0, 4, 500)
+            counted = PathCalibrator(NEWS, 40, **options).fit(p, y, times, weights="counts", classes=LEAVES)
+            again = rng.permutation(np.repeat(np.arange(500), times))
+            repeated = PathCalibrator(NEWS, 40, **options).fit(p[again], y[again], classes=LEAVES)
+            assert counted.map_.cuts.tolist() == repeated.map_.cuts.tolist()
+            assert counted.map_.rates == pytest.approx(repeated.map_.rates, abs=1e-9)
+            if not options:
+                assert counted.map_ == repeated.map_
+                assert str(counted.certificate()) == str(repeated.certificate())
+            weighted = PathCalibrator(NEWS, 40, **options).fit(p, y, np.where(times > 0, 2.5, 0.0), classes=LEAVES)
+            kept = times > 0
+            assert weighted.map_.rates == pytest.approx(
+                PathCalibrator(NEWS, 40, **options)
+                .fit(p[kept], y[kept], np.ones(kept.sum()), classes=LEAVES)
+                .map_.rates,
+                abs=1e-9,
+            )
 
 
 @pytest.mark.parametrize("options", [{}, {"bins_on": "path", "borrow": True}])
@@ -522,9 +529,8 @@ def test_columns_that_are_not_the_leaves_are_refused(columns: list[str], sentenc
         PathCalibrator(NEWS).fit(pd.DataFrame(p, columns=columns)[seen], y[seen])
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "sentence"),
-    [
+def test_bad_options_are_refused(subtests) -> None:
+    for options, kind, sentence in [
         ({"bins_on": "root"}, None, "bins_on"),
         ({"points_per_bin": 0}, None, "points_per_bin"),
         ({"n_bins": 1.5}, None, "n_bins"),
@@ -532,12 +538,11 @@ def test_columns_that_are_not_the_leaves_are_refused(columns: list[str], sentenc
         ({"borrow": True, "strength": -1.0}, None, "above 0"),
         ({"bins_on": "path"}, "independent", "kind='independent' has no meaning"),
         ({"taxonomy": ["a", "b"]}, None, "taxonomy must be a Taxonomy or a mapping"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, object], kind: str | None, sentence: str) -> None:
-    p, y = drawn(100)
-    with pytest.raises(InputError, match=sentence):
-        PathCalibrator(**{"taxonomy": NEWS, **options}).fit(p, y, kind=kind, classes=LEAVES)
+    ]:
+        with subtests.test(options=options, kind=kind, sentence=sentence):
+            p, y = drawn(100)
+            with pytest.raises(InputError, match=sentence):
+                PathCalibrator(**{"taxonomy": NEWS, **options}).fit(p, y, kind=kind, classes=LEAVES)
 
 
 def test_columns_of_an_array_must_be_named() -> None:
@@ -568,40 +573,39 @@ def test_whole_numbers_as_nodes() -> None:
     assert cal.predict(p).tolist() == np.array([3, 4, 5, 6, 7, 8])[p.argmax(axis=1)].tolist()
 
 
-@pytest.mark.parametrize("options", [{}, {"bins_on": "path"}, {"borrow": True}])
-def test_a_stored_calibration_is_the_same(options: dict[str, object], tmp_path: object) -> None:
-    p, y = drawn(700)
-    cal = PathCalibrator(NEWS, 50, **options).fit(p, y, classes=LEAVES)
-    cal.save(tmp_path / "paths.json")
-    back = calibrant.load(tmp_path / "paths.json")
-    assert back.map == cal.map_
-    assert np.array_equal(back.transform(p), cal.transform(p), equal_nan=True)
-    assert back.predict(p).tolist() == cal.predict(p).tolist()
-    assert str(back.certificate) == str(cal.certificate())
-    assert back.to_json() == cal.calibration_.to_json()
-    assert pickle.loads(pickle.dumps(cal.map_)) == cal.map_
-    assert hash(copy.deepcopy(cal.map_)) == hash(cal.map_)
-    with pytest.raises(InputError, match="stored certificate"):
-        back.certificate(0.5)
+def test_a_stored_calibration_is_the_same(tmp_path: object, subtests) -> None:
+    for options in [{}, {"bins_on": "path"}, {"borrow": True}]:
+        with subtests.test(options=options):
+            p, y = drawn(700)
+            cal = PathCalibrator(NEWS, 50, **options).fit(p, y, classes=LEAVES)
+            cal.save(tmp_path / "paths.json")
+            back = calibrant.load(tmp_path / "paths.json")
+            assert back.map == cal.map_
+            assert np.array_equal(back.transform(p), cal.transform(p), equal_nan=True)
+            assert back.predict(p).tolist() == cal.predict(p).tolist()
+            assert str(back.certificate) == str(cal.certificate())
+            assert back.to_json() == cal.calibration_.to_json()
+            assert pickle.loads(pickle.dumps(cal.map_)) == cal.map_
+            assert hash(copy.deepcopy(cal.map_)) == hash(cal.map_)
+            with pytest.raises(InputError, match="stored certificate"):
+                back.certificate(0.5)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
+def test_a_document_that_contradicts_itself_is_refused(subtests) -> None:
+    for before, after in [
         ('"parents": [-1, 0', '"parents": [-1, 1'),
         ('"parents": [-1, 0', '"parents": [-1, 99'),
         ('"groups": [0', '"groups": [7'),
         ('"root": "root"', '"root": "energy"'),
         ('"epsilon": 0', '"epsilon": 1'),
         ('"levels": [1', '"levels": [2'),
-    ],
-)
-def test_a_document_that_contradicts_itself_is_refused(before: str, after: str) -> None:
-    p, y = drawn(700)
-    text = PathCalibrator(NEWS, 50).fit(p, y, classes=LEAVES).calibration_.to_json()
-    assert before in text
-    with pytest.raises(DocumentError):
-        Calibration.from_json(text.replace(before, after))
+    ]:
+        with subtests.test(before=before, after=after):
+            p, y = drawn(700)
+            text = PathCalibrator(NEWS, 50).fit(p, y, classes=LEAVES).calibration_.to_json()
+            assert before in text
+            with pytest.raises(DocumentError):
+                Calibration.from_json(text.replace(before, after))
 
 
 def test_a_certificate_is_not_carried_by_another_map() -> None:
@@ -611,9 +615,8 @@ def test_a_certificate_is_not_carried_by_another_map() -> None:
         calibrant.Calibration(one.map_, one.provenance_, two.certificate())
 
 
-@pytest.mark.parametrize(
-    ("part", "name", "change"),
-    [
+def test_a_changed_document_loses_its_promise(subtests) -> None:
+    for part, name, change in [
         ("map", "cuts", lambda cuts: [cut / 2 for cut in cuts]),
         ("map", "levels", lambda levels: [0 for _ in levels]),
         ("map", "on", lambda on: "logit"),
@@ -623,23 +626,25 @@ def test_a_certificate_is_not_carried_by_another_map() -> None:
         ("certificate", "n", lambda n: 10 * n),
         ("about", "leaf_rows", lambda rows: [10 * n for n in rows]),
         ("about", "leaf_rows", lambda rows: rows[:-1]),
+        ("about", "borrowed", lambda rows: rows - 1.0),
         ("about", "leaf_rows", lambda rows: [0 for _ in rows]),
         ("provenance", "n", lambda n: n + 1),
         ("provenance", "kind", lambda kind: "independent"),
         ("about", "uncovered", lambda flags: [False for _ in flags]),
         ("certificate", "events", lambda hits: [0 for _ in hits]),
         ("certificate", "events", lambda hits: sorted(hits)),
-    ],
-)
-@pytest.mark.parametrize("least", [20, 120])
-def test_a_changed_document_loses_its_promise(least: int, part: str, name: str, change: object) -> None:
-    p, y = drawn(700)
-    body = json.loads(PathCalibrator(NEWS, 50, least=least).fit(p, y, classes=LEAVES).calibration_.to_json())
-    assert Calibration.from_json(json.dumps(body)).certificate
-    held = body["certificate"]["about"] if part == "about" else body[part]
-    held[name] = change(held[name])
-    with pytest.raises(DocumentError):
-        Calibration.from_json(json.dumps(body))
+    ]:
+        for least in [20, 120]:
+            with subtests.test(part=part, name=name, change=change, least=least):
+                p, y = drawn(700)
+                body = json.loads(
+                    PathCalibrator(NEWS, 50, least=least).fit(p, y, classes=LEAVES).calibration_.to_json()
+                )
+                assert Calibration.from_json(json.dumps(body)).certificate
+                held = body["certificate"]["about"] if part == "about" else body[part]
+                held[name] = change(held[name])
+                with pytest.raises(DocumentError):
+                    Calibration.from_json(json.dumps(body))
 
 
 def test_a_document_cannot_promise_pooled_leaves() -> None:

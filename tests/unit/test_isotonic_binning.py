@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import worlds
 
 from calibrant import Certificate, InputError, IsotonicBinning, IsotonicCalibrator, Refusal
 from calibrant.fits.isotonic import block_edges, fit_centred, fit_steps
@@ -14,12 +15,6 @@ from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
 pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
-
-
-def sample(n=2000, seed=0, decimals=None):
-    rng = np.random.default_rng(seed)
-    scores = rng.random(n) if decimals is None else rng.random(n).round(decimals)
-    return scores, (rng.random(n) < scores**2).astype(int)
 
 
 # -------------------------------------------------------------------------------------------------------------- centred
@@ -54,7 +49,7 @@ def test_it_has_the_values_of_the_steps_and_never_falls(rows):
 
 
 def test_weights_grids_and_tables():
-    scores, y = sample(500, decimals=2)
+    scores, y = worlds.inflated(500, decimals=2)
     w = np.random.default_rng(1).integers(0, 4, 500)
     repeated = fit_centred(Tally.from_arrays(np.repeat(scores, w), np.repeat(y, w)))
     assert fit_centred(Tally.from_arrays(scores, y, w, weights="counts")) == repeated
@@ -69,8 +64,8 @@ def test_weights_grids_and_tables():
 
 def test_steps_cannot_be_centred():
     with pytest.raises(InputError, match="centred"):
-        IsotonicCalibrator(step=True, centred=True).fit(*sample(20))
-    cal = IsotonicCalibrator(centred=True).fit(*sample(200))
+        IsotonicCalibrator(step=True, centred=True).fit(*worlds.inflated(20))
+    cal = IsotonicCalibrator(centred=True).fit(*worlds.inflated(200))
     assert isinstance(cal.certificate(), Refusal)
     assert "centred knots" in str(cal)
 
@@ -88,7 +83,7 @@ def test_small_blocks_are_joined_by_hand():
 
 
 def test_one_part_chooses_and_the_other_fills():
-    scores, y = sample(600, seed=2)
+    scores, y = worlds.inflated(600, seed=2)
     cal = IsotonicBinning(20, part_size=0.4, random_state=5).fit(scores, y)
     part, rest = Tally.from_arrays(scores, y).split(240, 5)
     edges = block_edges(part, 20)
@@ -101,17 +96,17 @@ def test_one_part_chooses_and_the_other_fills():
 
 
 def test_the_certificate_is_about_the_rows_that_filled_the_bins():
-    cal = IsotonicBinning(random_state=0).fit(*sample())
+    cal = IsotonicBinning(random_state=0).fit(*worlds.inflated())
     promise = cal.certificate()
     assert isinstance(promise, Certificate)
     assert (promise.n, promise.uncovered_rows) == (1000, 0)
-    for each in (promise, IsotonicBinning().fit(*sample()).certificate()):
+    for each in (promise, IsotonicBinning().fit(*worlds.inflated()).certificate()):
         assert "neither the draw nor its seed was picked by its result" in str(each)
     assert "isotonic blocks" in str(cal)
 
 
 def test_weights_are_repetition_and_importance_weights_are_not_drawn():
-    scores, y = sample(300, decimals=2)
+    scores, y = worlds.inflated(300, decimals=2)
     w = np.random.default_rng(1).integers(0, 4, 300)
     repeated = IsotonicBinning(random_state=3).fit(np.repeat(scores, w), np.repeat(y, w))
     assert IsotonicBinning(random_state=3).fit(scores, y, w, weights="counts").map_ == repeated.map_
@@ -121,16 +116,17 @@ def test_weights_are_repetition_and_importance_weights_are_not_drawn():
     assert isinstance(weighted.certificate(), Refusal)
 
 
-@pytest.mark.parametrize("scores", [[0.3, 0.3], [0.0, 1.0], np.full(50, 0.4), np.zeros(9), np.ones(9)])
-def test_few_and_constant_scores_and_one_class(scores):
-    for y in (np.arange(len(scores)) % 2, np.zeros(len(scores), dtype=int)):
-        out = IsotonicBinning(1, random_state=0).fit(scores, y, kind="probability").transform([0.0, 0.3, 1.0])
-        assert ((out > 0) & (out < 1)).all()
+def test_few_and_constant_scores_and_one_class(subtests):
+    for scores in [[0.3, 0.3], [0.0, 1.0], np.full(50, 0.4), np.zeros(9), np.ones(9)]:
+        with subtests.test(scores=scores):
+            for y in (np.arange(len(scores)) % 2, np.zeros(len(scores), dtype=int)):
+                out = IsotonicBinning(1, random_state=0).fit(scores, y, kind="probability").transform([0.0, 0.3, 1.0])
+                assert ((out > 0) & (out < 1)).all()
 
 
 def test_what_has_no_meaning_is_refused():
     for options in ({"min_rows": 0}, {"min_rows": "5"}, {"min_rows": True}, {"part_size": 1.0}, {"part_size": None}):
         with pytest.raises(InputError, match=next(iter(options))):
-            IsotonicBinning(**options).fit(*sample(50))
+            IsotonicBinning(**options).fit(*worlds.inflated(50))
     with pytest.raises(InputError, match="part_size"):
         IsotonicBinning().fit([0.4], [1])

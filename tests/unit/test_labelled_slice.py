@@ -55,20 +55,23 @@ def test_scores_off_by_a_factor_do_not_bias() -> None:
     assert mean_rate(FAR / 10, NEAR / 10, Y).rate == pytest.approx(mean_rate(FAR, NEAR, Y).rate, abs=1e-12)
 
 
-@pytest.mark.parametrize("y", [[1], [0, 1], [1, 0, 0, 0, 1]])
-def test_few_labels_fall_back_to_the_exact_interval_and_say_so(y: list[int]) -> None:
-    n = len(y)
-    if n == 1:
-        with pytest.warns(CalibrantWarning, match="one class"):
-            found = mean_rate(FAR, NEAR[:n], y)
-    else:
-        found = mean_rate(FAR, NEAR[:n], y)
-    assert found.method == "clopper-pearson"
-    assert (found.low, found.high) == tuple(float(end) for end in clopper_pearson(sum(y), n, 0.05))
-    assert found.rate == sum(y) / n
-    assert f"from {n} labels alone, exact" in str(found)
-    assert [note.code for note in found.notes] == ["few-labels"]
-    assert "Fewer than 20 events or 20 others are labelled, so scores are left out and the interval is" in str(found)
+def test_few_labels_fall_back_to_the_exact_interval_and_say_so(subtests) -> None:
+    for y in [[1], [0, 1], [1, 0, 0, 0, 1]]:
+        with subtests.test(y=y):
+            n = len(y)
+            if n == 1:
+                with pytest.warns(CalibrantWarning, match="one class"):
+                    found = mean_rate(FAR, NEAR[:n], y)
+            else:
+                found = mean_rate(FAR, NEAR[:n], y)
+            assert found.method == "clopper-pearson"
+            assert (found.low, found.high) == tuple(float(end) for end in clopper_pearson(sum(y), n, 0.05))
+            assert found.rate == sum(y) / n
+            assert f"from {n} labels alone, exact" in str(found)
+            assert [note.code for note in found.notes] == ["few-labels"]
+            assert "Fewer than 20 events or 20 others are labelled, so scores are left out and the interval is" in str(
+                found
+            )
 
 
 def test_labels_of_one_class_have_an_interval_too() -> None:

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, StepMap
+from calibrant.maps import (
+    BetaMap,
+    ByGroupMap,
+    ComposeMap,
+    Direction,
+    IdentityMap,
+    LogitAffineMap,
+    PiecewiseLinearMap,
+    StepMap,
+)
 from calibrant.messages import InputError
 from calibrant.numerics import Ends
 
@@ -88,20 +97,20 @@ def test_beta_formula(a, b, c, s):
     assert BetaMap(a, b, c).apply(s) == pytest.approx(1 / (1 + np.exp(-np.clip(z, -36, 36))), rel=1e-10)
 
 
-@pytest.mark.parametrize(
-    "map_", [IdentityMap(), LogitAffineMap(1.0, 0.0), BetaMap(1.0, 1.0, 0.0)], ids=lambda m: m.kind
-)
-def test_the_identity_is_in_the_family(map_):
-    scores = np.linspace(0.001, 0.999, 500)
-    np.testing.assert_allclose(map_.apply(scores), scores, rtol=1e-13)
+def test_the_identity_is_in_the_family(subtests):
+    for map_ in [IdentityMap(), LogitAffineMap(1.0, 0.0), BetaMap(1.0, 1.0, 0.0)]:
+        with subtests.test(map_=map_.kind):
+            scores = np.linspace(0.001, 0.999, 500)
+            np.testing.assert_allclose(map_.apply(scores), scores, rtol=1e-13)
 
 
-@pytest.mark.parametrize("ends", [Ends(), Ends(1e-300, 1 - 2.0**-53), Ends(1e-3, 0.975)])
-def test_scores_beyond_an_end_have_its_image(ends):
-    for map_ in (LogitAffineMap(0.7, 0.2, "log-odds", *ends), BetaMap(0.7, 0.4, 0.2, *ends)):
-        beyond = map_.apply([0.0, ends.low / 2, 1.0 - (1.0 - ends.high) / 2, 1.0])
-        np.testing.assert_array_equal(beyond, map_.apply([ends.low, ends.low, ends.high, ends.high]))
-        assert ((map_.apply([0.0, 1.0]) > 0) & (map_.apply([0.0, 1.0]) < 1)).all()
+def test_scores_beyond_an_end_have_its_image(subtests):
+    for ends in [Ends(), Ends(1e-300, 1 - 2.0**-53), Ends(1e-3, 0.975)]:
+        with subtests.test(ends=ends):
+            for map_ in (LogitAffineMap(0.7, 0.2, "log-odds", *ends), BetaMap(0.7, 0.4, 0.2, *ends)):
+                beyond = map_.apply([0.0, ends.low / 2, 1.0 - (1.0 - ends.high) / 2, 1.0])
+                np.testing.assert_array_equal(beyond, map_.apply([ends.low, ends.low, ends.high, ends.high]))
+                assert ((map_.apply([0.0, 1.0]) > 0) & (map_.apply([0.0, 1.0]) < 1)).all()
 
 
 @given(st.lists(probability, min_size=1, max_size=20))
@@ -134,9 +143,8 @@ def test_each_row_goes_through_the_map_of_its_group():
     assert map_.apply([0.1], {"region": ["south"], "never asked for": 3}).tolist() == [0.75]
 
 
-@pytest.mark.parametrize(
-    "groups",
-    [
+def test_whole_numbers_are_their_digits(subtests):
+    for groups in [
         [3, -7, 12, 5],
         np.array([3, -7, 12, 5], dtype=np.int8),
         np.array([3.0, -7.0, 12.0, np.nan]),
@@ -145,12 +153,10 @@ def test_each_row_goes_through_the_map_of_its_group():
         ["3", "-7", "12", "3.0"],
         np.array(["3", "-7", "12", ""]),
         [3, "-7", 12.0, float("nan")],
-    ],
-    ids=lambda groups: repr(groups),
-)
-def test_whole_numbers_are_their_digits(groups):
-    out = NUMBERED.apply([0.5, 0.5, 0.4, 0.5], groups)
-    np.testing.assert_array_equal(out, [0.25, 0.75, 0.4, np.nan])
+    ]:
+        with subtests.test(groups=repr(groups)):
+            out = NUMBERED.apply([0.5, 0.5, 0.4, 0.5], groups)
+            np.testing.assert_array_equal(out, [0.25, 0.75, 0.4, np.nan])
 
 
 def test_truth_values_are_words_and_not_1_and_0():
@@ -180,17 +186,16 @@ def test_columns_of_frames_are_read():
         np.testing.assert_array_equal(NUMBERED.apply([0.5, 0.5, 0.5], column), expected, err_msg=repr(column))
 
 
-@pytest.mark.parametrize(
-    "group", [3.5, np.inf, 2.0**60, b"a", np.datetime64("2026-01-01"), np.array([1, 2]), 1j, ("a",)], ids=repr
-)
-def test_values_whose_text_differs_from_engine_to_engine_are_refused(group):
-    groups = np.empty(2, dtype=object)
-    groups[:] = [3, group]
-    with pytest.raises(InputError, match=r"the column 'branch' holds"):
-        NUMBERED.apply([0.5, 0.5], groups)
-    if np.ndim(group) == 0 and not isinstance(group, tuple):
-        with pytest.raises(InputError, match=r"the column 'branch' holds"):
-            NUMBERED.apply([0.5], np.array([group]))
+def test_values_whose_text_differs_from_engine_to_engine_are_refused(subtests):
+    for group in [3.5, np.inf, 2.0**60, b"a", np.datetime64("2026-01-01"), np.array([1, 2]), 1j, ("a",)]:
+        with subtests.test(group=group):
+            groups = np.empty(2, dtype=object)
+            groups[:] = [3, group]
+            with pytest.raises(InputError, match=r"the column 'branch' holds"):
+                NUMBERED.apply([0.5, 0.5], groups)
+            if np.ndim(group) == 0 and not isinstance(group, tuple):
+                with pytest.raises(InputError, match=r"the column 'branch' holds"):
+                    NUMBERED.apply([0.5], np.array([group]))
 
 
 def test_groups_that_are_missing_or_of_another_length_are_refused():
@@ -258,3 +263,32 @@ def test_a_shift_after_a_map_by_group_is_one_more_stage():
     moved = then_shift(Calibration(NUMBERED), 1.0, "moved", Ends())
     assert moved.map.columns == ("branch",)
     np.testing.assert_allclose(moved.transform([0.5, 0.5], [3, 5]), [1 / (1 + 3 * np.exp(-1)), np.nan], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "direction"),
+    [
+        (IdentityMap(), Direction.STRICTLY_RISING),
+        (StepMap([0.5], [0.1, 0.8]), Direction.RISING),
+        (StepMap([], [0.5]), Direction.RISING),
+        (StepMap([0.5], [0.8, 0.1]), Direction.FALLING),
+        (StepMap([0.3, 0.6], [0.1, 0.8, 0.2]), Direction.MIXED),
+        (PiecewiseLinearMap([0.1, 0.9], [0.2, 0.6]), Direction.STRICTLY_RISING),
+        (PiecewiseLinearMap([0.1, 0.5, 0.9], [0.2, 0.2, 0.6]), Direction.RISING),
+        (PiecewiseLinearMap([0.5], [0.2]), Direction.RISING),
+        (LogitAffineMap(0.5, 1.0), Direction.STRICTLY_RISING),
+        (LogitAffineMap(0.0, 1.0), Direction.RISING),
+        (LogitAffineMap(-0.5, 1.0), Direction.FALLING),
+        (BetaMap(1.0, 2.0, 0.0), Direction.STRICTLY_RISING),
+        (BetaMap(0.0, 2.0, 0.0), Direction.RISING),
+        (BetaMap(-1.0, 0.0, 0.0), Direction.FALLING),
+        (BetaMap(-1.0, 1.0, 0.0), Direction.MIXED),
+        (ComposeMap((IdentityMap(), StepMap([0.5], [0.1, 0.8]))), Direction.RISING),
+        (ComposeMap((IdentityMap(), LogitAffineMap(-1.0, 0.0))), Direction.MIXED),
+        (ByGroupMap("g", ("a",), (IdentityMap(),), IdentityMap()), Direction.MIXED),
+    ],
+    ids=repr,
+)
+def test_the_direction_of_a_map(fitted, direction):
+    assert fitted.direction is direction
+    assert direction.never_falls == (direction in (Direction.STRICTLY_RISING, Direction.RISING))

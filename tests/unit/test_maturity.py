@@ -59,9 +59,8 @@ def test_the_past_is_replayed_without_looking_ahead() -> None:
     assert "1 row scored after as_of" in str(rows)
 
 
-@pytest.mark.parametrize(
-    ("times", "as_of", "horizon"),
-    [
+def test_dates_of_every_sort(subtests) -> None:
+    for times, as_of, horizon in [
         (["2026-01-01", "2026-01-20", "2026-01-30"], "2026-01-31", 14),
         (np.array(["2026-01-01", "2026-01-20", "2026-01-30"], "M8[D]"), np.datetime64("2026-01-31"), 14.0),
         ([dt.date(2026, 1, 1), dt.date(2026, 1, 20), dt.date(2026, 1, 30)], dt.date(2026, 1, 31), dt.timedelta(14)),
@@ -70,11 +69,10 @@ def test_the_past_is_replayed_without_looking_ahead() -> None:
             dt.datetime(2026, 1, 31, 1, tzinfo=dt.timezone(dt.timedelta(hours=1))),
             np.timedelta64(14, "D"),
         ),
-    ],
-)
-def test_dates_of_every_sort(times: object, as_of: object, horizon: object) -> None:
-    rows = mature([0.2, 0.5, 0.7], [0, 1, 1], score_time=times, as_of=as_of, horizon=horizon)
-    assert rows.keep.tolist() == [True, False, False]
+    ]:
+        with subtests.test(times=times, as_of=as_of, horizon=horizon):
+            rows = mature([0.2, 0.5, 0.7], [0, 1, 1], score_time=times, as_of=as_of, horizon=horizon)
+            assert rows.keep.tolist() == [True, False, False]
 
 
 def test_columns_of_a_frame_with_missing_label_times() -> None:
@@ -191,9 +189,8 @@ def test_all_mature_is_all_kept() -> None:
     assert one.rate == 1.0
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
+def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
+    for changed, words in [
         ({"how": "guess"}, "how is 'guess'"),
         ({"how": "weight"}, "needs label_time"),
         ({"horizon": 0}, "horizon must be above 0"),
@@ -208,9 +205,8 @@ def test_all_mature_is_all_kept() -> None:
         ({"label_time": [np.nan, -1.0, 3.0]}, "before score_time"),
         ({"label_time": [0.0]}, "label_time has 1 rows"),
         ({"label_time": ["", "2026-01-01", "2026-01-01"]}, "label_time and score_time"),
-    ],
-)
-def test_wrong_input_is_refused_in_one_sentence(changed: dict[str, object], words: str) -> None:
-    usual = {"score_time": [0, 1, 2], "as_of": 10, "horizon": 5}
-    with pytest.raises(InputError, match=words):
-        mature([0.2, 0.5, 0.7], [0, 1, 1], **{**usual, **changed})
+    ]:
+        with subtests.test(changed=changed, words=words):
+            usual = {"score_time": [0, 1, 2], "as_of": 10, "horizon": 5}
+            with pytest.raises(InputError, match=words):
+                mature([0.2, 0.5, 0.7], [0, 1, 1], **{**usual, **changed})

@@ -67,12 +67,15 @@ def test_cells_are_those_of_rational_arithmetic(s, bits):
     assert cell_of(s, Grid(bits)) == rational_cell(s, bits)
 
 
-@pytest.mark.parametrize("bits", range(17))
-def test_boundary_scores_are_where_rational_arithmetic_puts_them(bits):
-    grid = Grid(bits)
-    code, offset = grid.cells(np.array(BOUNDARIES))
-    assert list(zip(code.tolist(), offset.tolist(), strict=True)) == [rational_cell(s, bits) for s in BOUNDARIES]
-    assert grid.codes(np.array(BOUNDARIES)).dtype == np.int32
+def test_boundary_scores_are_where_rational_arithmetic_puts_them(subtests):
+    for bits in range(17):
+        with subtests.test(bits=bits):
+            grid = Grid(bits)
+            code, offset = grid.cells(np.array(BOUNDARIES))
+            assert list(zip(code.tolist(), offset.tolist(), strict=True)) == [
+                rational_cell(s, bits) for s in BOUNDARIES
+            ]
+            assert grid.codes(np.array(BOUNDARIES)).dtype == np.int32
 
 
 @given(st.lists(unit_scores, min_size=2, max_size=30), all_bits)
@@ -89,15 +92,16 @@ def test_the_grid_mirrors_about_one_half(numerator, bits):
     assert (mirrored, other) == (-code, offset)
 
 
-@pytest.mark.parametrize("bits", range(11))
-def test_lower_edges_are_the_smallest_doubles_of_every_cell(bits):
-    grid = Grid(bits)
-    codes = np.arange(-grid.top, grid.top + 1)
-    edges = grid.lower_edges(codes)
-    assert (np.diff(edges) > 0).all()
-    np.testing.assert_array_equal(grid.codes(edges), codes)
-    np.testing.assert_array_equal(grid.codes(np.nextafter(edges[1:], -1.0)), codes[:-1])
-    assert (edges[0], edges[-1]) == (0.0, 1.0)
+def test_lower_edges_are_the_smallest_doubles_of_every_cell(subtests):
+    for bits in range(11):
+        with subtests.test(bits=bits):
+            grid = Grid(bits)
+            codes = np.arange(-grid.top, grid.top + 1)
+            edges = grid.lower_edges(codes)
+            assert (np.diff(edges) > 0).all()
+            np.testing.assert_array_equal(grid.codes(edges), codes)
+            np.testing.assert_array_equal(grid.codes(np.nextafter(edges[1:], -1.0)), codes[:-1])
+            assert (edges[0], edges[-1]) == (0.0, 1.0)
 
 
 ranges = st.tuples(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -141,13 +145,18 @@ def test_the_grid_has_the_size_it_says():
     assert 2 * Grid(4).top + 1 == 992 + 5
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [(-1,), (17,), (10, 1.0, 1.0), (10, 2.0, 1.0), (10, 0.0, np.inf), (10, np.nan, 1.0), (10, -1.7e308, 1.7e308)],
-)
-def test_grids_that_cannot_be_are_refused(arguments):
-    with pytest.raises(ValueError, match=r"bits|range"):
-        Grid(*arguments)
+def test_grids_that_cannot_be_are_refused(subtests):
+    for arguments in [
+        (-1,),
+        (17,),
+        (10, 1.0, 1.0),
+        (10, 2.0, 1.0),
+        (10, 0.0, np.inf),
+        (10, np.nan, 1.0),
+        (10, -1.7e308, 1.7e308),
+    ]:
+        with subtests.test(arguments=arguments), pytest.raises(ValueError, match=r"bits|range"):
+            Grid(*arguments)
 
 
 # --------------------------------------------------------------------------------------------------------------- guide
@@ -189,24 +198,22 @@ def test_locate_is_searchsorted(knots, x):
     assert_located(np.array(knots, dtype=np.float64), np.array(x, dtype=np.float64))
 
 
-@pytest.mark.parametrize(
-    "knots",
-    [
-        np.random.default_rng(0).random(100_000),
-        np.random.default_rng(1).normal(size=5_000) * 1e200,
-        10.0 ** -np.random.default_rng(2).uniform(0, 300, 5_000),
-        np.concatenate([0.3 + np.arange(3_000) * 2.0**-52, [1e-300, 1e300]]),
-        np.array([-1.7e308, 1.7e308]),
-        np.arange(70_000, dtype=np.float64),
-        np.zeros(0),
-    ],
-    ids=["many", "signed", "rare", "cluster", "all floats", "whole", "none"],
-)
-def test_locate_among_many(knots):
-    rng = np.random.default_rng(3)
-    assert_located(
-        knots, np.concatenate([rng.random(5_000), rng.normal(size=500) * 1e200, 10.0 ** -rng.uniform(0, 300, 500)])
-    )
+def test_locate_among_many(subtests):
+    for name, knots in {
+        "many": np.random.default_rng(0).random(100_000),
+        "signed": np.random.default_rng(1).normal(size=5_000) * 1e200,
+        "rare": 10.0 ** -np.random.default_rng(2).uniform(0, 300, 5_000),
+        "cluster": np.concatenate([0.3 + np.arange(3_000) * 2.0**-52, [1e-300, 1e300]]),
+        "all floats": np.array([-1.7e308, 1.7e308]),
+        "whole": np.arange(70_000, dtype=np.float64),
+        "none": np.zeros(0),
+    }.items():
+        with subtests.test(name):
+            rng = np.random.default_rng(3)
+            assert_located(
+                knots,
+                np.concatenate([rng.random(5_000), rng.normal(size=500) * 1e200, 10.0 ** -rng.uniform(0, 300, 500)]),
+            )
 
 
 def test_locate_survives_nan():
@@ -236,12 +243,11 @@ def test_to_float32_keeps_order_and_stays_inside(values):
     np.testing.assert_array_equal(out == 1, p == 1)
 
 
-@pytest.mark.parametrize(
-    "pair", [(1e-46, 1e-40), (1e-46, 1e-45), (5e-324, 1e-39), (1 - 2.0**-53, 1.0), (1 - 2.0**-24, 1 - 2.0**-25)]
-)
-def test_to_float32_keeps_order_at_the_ends(pair):
-    low, high = to_float32(np.array(pair))
-    assert 0 < low <= high
+def test_to_float32_keeps_order_at_the_ends(subtests):
+    for pair in [(1e-46, 1e-40), (1e-46, 1e-45), (5e-324, 1e-39), (1 - 2.0**-53, 1.0), (1 - 2.0**-24, 1 - 2.0**-25)]:
+        with subtests.test(pair=pair):
+            low, high = to_float32(np.array(pair))
+            assert 0 < low <= high
 
 
 @given(st.floats(2.0**-32, 1 - 2.0**-32))
@@ -249,10 +255,11 @@ def test_expit_undoes_logit(p):
     assert float(expit(logit(np.array(p)))) == pytest.approx(p, rel=1e-12)
 
 
-@pytest.mark.parametrize("z", [-np.inf, -1e308, -745.0, -36.0, 0.0, 36.0, 709.0, 1e308, np.inf])
-def test_expit_stays_inside(z):
-    assert 0.0 < expit(np.array(z)) < 1.0
-    assert expit(np.array(z)) + expit(np.array(-z)) == pytest.approx(1.0, rel=1e-15)
+def test_expit_stays_inside(subtests):
+    for z in [-np.inf, -1e308, -745.0, -36.0, 0.0, 36.0, 709.0, 1e308, np.inf]:
+        with subtests.test(z=z):
+            assert 0.0 < expit(np.array(z)) < 1.0
+            assert expit(np.array(z)) + expit(np.array(-z)) == pytest.approx(1.0, rel=1e-15)
 
 
 def test_log_loss_by_hand():
@@ -262,10 +269,11 @@ def test_log_loss_by_hand():
     assert log_loss(np.array([1.0]), np.array([2]), np.array([1])) == np.inf
 
 
-@pytest.mark.parametrize("length", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
-def test_chunks_cover_everything_once(length):
-    parts = [np.arange(length)[part] for part in chunks(length)]
-    np.testing.assert_array_equal(np.concatenate([np.zeros(0, dtype=int), *parts]), np.arange(length))
+def test_chunks_cover_everything_once(subtests):
+    for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK]:
+        with subtests.test(length=length):
+            parts = [np.arange(length)[part] for part in chunks(length)]
+            np.testing.assert_array_equal(np.concatenate([np.zeros(0, dtype=int), *parts]), np.arange(length))
 
 
 keys = st.integers(-(2**62), 2**62)
@@ -289,11 +297,12 @@ def test_one_changed_count_changes_the_fingerprint(key, n, events):
     assert print_of([(key, n, events)]) != print_of([(key + 1, n, events)])
 
 
-@pytest.mark.parametrize("center", [0.7, -0.7, 1e300, -1e300, 5e-324, 0.0, 1.0])
-def test_knots_side_by_side_and_scores_far_away(center):
+def test_knots_side_by_side_and_scores_far_away(subtests):
     """Where differences of bit patterns would overflow."""
-    knots = np.array([center, np.nextafter(center, np.inf), np.nextafter(np.nextafter(center, np.inf), np.inf)])
-    far = [-0.5, 0.5, 1e308, -1e308, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324]
-    scores = np.concatenate([far, knots, np.nextafter(knots, -np.inf), np.nextafter(knots, np.inf)])
-    for some in (knots, knots[:1], knots[:0]):
-        np.testing.assert_array_equal(Guide(some).locate(scores), np.searchsorted(some, scores, side="right"))
+    for center in [0.7, -0.7, 1e300, -1e300, 5e-324, 0.0, 1.0]:
+        with subtests.test(center=center):
+            knots = np.array([center, np.nextafter(center, np.inf), np.nextafter(np.nextafter(center, np.inf), np.inf)])
+            far = [-0.5, 0.5, 1e308, -1e308, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324]
+            scores = np.concatenate([far, knots, np.nextafter(knots, -np.inf), np.nextafter(knots, np.inf)])
+            for some in (knots, knots[:1], knots[:0]):
+                np.testing.assert_array_equal(Guide(some).locate(scores), np.searchsorted(some, scores, side="right"))

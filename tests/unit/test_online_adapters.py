@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.multiclass import OneVsRestClassifier
+from tests.cases import every
 
 from calibrant import InputError
 from calibrant.online import (
@@ -76,7 +77,7 @@ def test_a_prefit_model_answers_before_the_first_outcome() -> None:
         OnlineClassifier(LogisticRegression(), prefit=True).predict_proba(X)
 
 
-@pytest.mark.parametrize("model", [LogisticRegression(), SGDClassifier(loss="log_loss", random_state=0)])
+@every("model", [LogisticRegression(), SGDClassifier(loss="log_loss", random_state=0)])
 def test_a_frozen_model_is_prefit_and_survives_a_clone(model) -> None:  # type: ignore[no-untyped-def]
     X, y = rows()
     frozen = FrozenEstimator(model.fit(X[:300], y[:300]))

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import every
 
 from calibrant import InputError, TemperatureScaling
 from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
 from calibrant.notions import TopKLabel
 from calibrant.online import AsIs, CalibratedRegression, Hedging, OnlineClasses, OnlinePlatt, OnlineTemperature, resume
+from calibrant.online.base import KINDS
 from calibrant.online.games.tracking import Tracking
 
 NAMES = ("cat", "dog", "bird")
@@ -25,11 +27,6 @@ FORECASTERS = {
     "top-label, tracked": lambda: OnlineClasses(Tracking(OnlinePlatt()), NAMES),
     "temperature": lambda: OnlineTemperature(NAMES),
 }
-
-
-@pytest.fixture(params=FORECASTERS, name="make")
-def _make(request):
-    return FORECASTERS[request.param]
 
 
 def rows(n, k=3, seed=0, sharp=2.0):
@@ -50,6 +47,12 @@ def named(y):
 # ------------------------------------------------------------------------------------------------- the contract
 
 
+def test_every_forecaster_of_rows_of_classes_is_here():
+    known = {name for name, kind in KINDS.items() if kind.takes_rows}
+    assert known == {type(make()).__name__ for make in FORECASTERS.values()}
+
+
+@every("make", FORECASTERS.values())
 def test_many_rows_equal_a_loop_over_one_bit_for_bit(make):
     p, y = rows(200)
     together, alone = make(), make()
@@ -62,8 +65,6 @@ def test_many_rows_equal_a_loop_over_one_bit_for_bit(make):
     assert np.array_equal(together.predict_many(p[150:]), np.array([alone.predict_one(row) for row in p[150:]]))
     assert together.n_rows == 150
 
-
-def test_asking_changes_nothing(make):
     p, y = rows(60)
     forecaster = make().learn_many(p, named(y))
     before = forecaster.to_json()
@@ -72,19 +73,8 @@ def test_asking_changes_nothing(make):
     assert forecaster.to_json() == before
 
 
-def test_a_state_goes_on_as_if_nothing_had_happened(make):
-    p, y = rows(120)
-    whole = make().learn_many(p, named(y))
-    half = make().learn_many(p[:70], named(y[:70]))
-    again = resume(half.to_json())
-    assert type(again) is type(half)
-    assert repr(again) == repr(half)
-    assert again.learn_many(p[70:], named(y[70:])).to_json() == whole.to_json()
-    assert make().restore(json.loads(half.to_json())).state == half.state
-    assert pickle.loads(pickle.dumps(half)).state == half.state
-
-
-def test_memory_does_not_grow_with_the_stream(make):
+@every("make", FORECASTERS.values())
+def test_memory_does_not_grow_and_no_rows_are_learned_as_nothing(make):
     p, y = rows(500)
     short, long = make().learn_many(p[:20], named(y[:20])), make().learn_many(p, named(y))
 
@@ -93,8 +83,6 @@ def test_memory_does_not_grow_with_the_stream(make):
 
     assert count(short.state) == count(long.state) < 200
 
-
-def test_no_rows_are_learned_without_complaint(make):
     forecaster = make()
     empty = np.empty((0, 3))
     before = forecaster.state
@@ -102,15 +90,22 @@ def test_no_rows_are_learned_without_complaint(make):
     assert forecaster.learn_many(empty, np.empty(0, dtype=str)).state == before
 
 
-def test_the_map_of_the_moment_says_what_the_forecaster_says(make):
+@every("make", FORECASTERS.values())
+def test_a_frozen_map_says_what_the_forecaster_says(make):
     p, y = rows(300)
     forecaster = make().learn_many(p, named(y))
     said = forecaster.freeze().apply(p)
     assert np.allclose(said[:, 0] if forecaster.predict_many(p).ndim == 1 else said, forecaster.predict_many(p))
     assert forecaster.freeze().classes == NAMES
 
+    forecaster = make().learn_many([[0.6, 0.3, 0.1]] * 20, ["cat"] * 20)
+    assert np.ravel(forecaster.predict_one([0.6, 0.3, 0.1]))[0] > 0.6
 
-@pytest.mark.parametrize(
+    with pytest.raises(InputError, match="labels"):
+        make().learn_many([[0.2, 0.3, 0.5]] * 3, ["cat", "dog"])
+
+
+@every(
     ("row", "label", "told"),
     [
         ([0.2, 0.8], "cat", "score has 2 numbers but there are 3 classes"),
@@ -133,6 +128,7 @@ def test_the_map_of_the_moment_says_what_the_forecaster_says(make):
         ([0.2, 0.3, 0.5], 0, "no column is for"),
     ],
 )
+@every("make", FORECASTERS.values())
 def test_bad_rows_and_strange_classes_are_refused_and_teach_nothing(make, row, label, told):
     forecaster = make()
     before = forecaster.state
@@ -144,7 +140,7 @@ def test_bad_rows_and_strange_classes_are_refused_and_teach_nothing(make, row, l
     assert forecaster.state == before
 
 
-@pytest.mark.parametrize(
+@every(
     ("row", "told"),
     [
         (
@@ -161,36 +157,18 @@ def test_bad_rows_and_strange_classes_are_refused_and_teach_nothing(make, row, l
         ),
     ],
 )
-def test_rows_that_are_no_probabilities_are_told_nothing_of_a_fit(make, row, told):
+@every("make", FORECASTERS.values())
+def test_the_error_for_rows_that_are_not_probabilities_does_not_mention_a_fit(make, row, told):
     for call in (lambda: make().predict_one(row), lambda: make().learn_many([row, row], ["cat", "dog"])):
         with pytest.raises(InputError, match=told) as caught:
             call()
         assert "fit" not in str(caught.value)
 
 
-@pytest.mark.parametrize("notion", ["top-2", "canonical", TopKLabel(2), None, ["top-label"]])
-def test_only_notions_that_work_are_offered(notion):
-    offered = "notion must be one of 'top-label', 'class-wise', 'confidence', not "
-    with pytest.raises(InputError, match=offered):
-        OnlineClasses(OnlinePlatt(), 3, notion)
-    for name in ("top-label", "class-wise", "confidence"):
-        assert OnlineClasses(OnlinePlatt(), 3, name).notion.name == name
-
-
-def test_labels_and_rows_must_be_as_many(make):
-    with pytest.raises(InputError, match="labels"):
-        make().learn_many([[0.2, 0.3, 0.5]] * 3, ["cat", "dog"])
-
-
-def test_a_stream_of_one_class_is_learned(make):
-    forecaster = make().learn_many([[0.6, 0.3, 0.1]] * 20, ["cat"] * 20)
-    assert np.ravel(forecaster.predict_one([0.6, 0.3, 0.1]))[0] > 0.6
-
-
 # ------------------------------------------------------------------------------------------- copies by notion
 
 
-def test_top_label_is_a_binary_forecaster_for_each_predicted_class():
+def test_each_copy_is_a_binary_forecaster_on_the_rows_of_its_notion():
     p, y = rows(400)
     found = OnlineClasses(OnlinePlatt(), 3).forecast_many(p, y)
     for k in range(3):
@@ -198,8 +176,6 @@ def test_top_label_is_a_binary_forecaster_for_each_predicted_class():
         alone = OnlinePlatt().forecast_many(p[mine, k], y[mine] == k)
         assert np.array_equal(found[mine], alone)
 
-
-def test_class_wise_is_a_binary_forecaster_for_each_column():
     p, y = rows(400)
     found = OnlineClasses(OnlinePlatt(), 3, "class-wise").forecast_many(p, y)
     for k in range(3):
@@ -216,14 +192,7 @@ def test_copies_do_not_touch_each_other_nor_the_forecaster_they_came_from():
     assert pets.predict_one([0.8, 0.1, 0.1]) < 0.8
 
 
-def test_among_equals_the_first_class_is_named():
-    pets = OnlineClasses(OnlinePlatt(), NAMES)
-    assert pets.named([0.4, 0.4, 0.2]) == "cat"
-    pets.learn_many([[0.4, 0.4, 0.2]], ["dog"])
-    assert [each.n_rows for each in pets.experts] == [1, 0, 0]
-
-
-def test_classes_stand_in_the_order_of_the_columns_and_numbers_are_their_names():
+def test_classes_stand_in_the_order_of_the_columns_or_by_their_names():
     p, y = rows(100)
     by_number = OnlineClasses(OnlinePlatt(), 3).learn_many(p, y)
     by_name = OnlineClasses(OnlinePlatt(), NAMES).learn_many(p, named(y))
@@ -233,8 +202,6 @@ def test_classes_stand_in_the_order_of_the_columns_and_numbers_are_their_names()
     assert [each.state for each in by_number.experts] == [each.state for each in by_name.experts]
     assert [turned.experts[order.index(j)].state for j in range(3)] == [each.state for each in by_name.experts]
 
-
-def test_a_frame_is_read_by_the_names_of_its_columns():
     pd = pytest.importorskip("pandas")
     p, y = rows(50)
     frame = pd.DataFrame(p, columns=list(NAMES))[["bird", "cat", "dog"]]
@@ -242,6 +209,7 @@ def test_a_frame_is_read_by_the_names_of_its_columns():
     assert mine.state == theirs.state
 
 
+@every("make", FORECASTERS.values())
 def test_a_row_with_names_is_read_by_them(make):
     pd = pytest.importorskip("pandas")
     p, y = rows(30)
@@ -262,7 +230,7 @@ def test_a_row_with_names_is_read_by_them(make):
         want.predict_one(pd.Series([0.2, 0.3, 0.5], index=["cat", "cat", "dog"]))
 
 
-def test_the_named_class_is_the_label_as_it_was_given():
+def test_the_named_class_is_the_label_as_given_and_the_first_among_equals():
     pets = OnlineClasses(OnlinePlatt(), 3)
     assert pets.named([0.1, 0.2, 0.7]) == 2
     assert type(pets.named([0.1, 0.2, 0.7])) is int
@@ -272,6 +240,11 @@ def test_the_named_class_is_the_label_as_it_was_given():
     assert resume(OnlineClasses(OnlinePlatt(), [False, True]).to_json()).named([0.1, 0.9]) is True
     assert OnlineClasses(OnlinePlatt(), ["5", "7"]).named([0.1, 0.9]) == "7"
     assert resume(OnlineTemperature(np.array([5, 7])).to_json()).classes == ("5", "7")
+
+    pets = OnlineClasses(OnlinePlatt(), NAMES)
+    assert pets.named([0.4, 0.4, 0.2]) == "cat"
+    pets.learn_many([[0.4, 0.4, 0.2]], ["dog"])
+    assert [each.n_rows for each in pets.experts] == [1, 0, 0]
 
 
 def played(pets, n, width):
@@ -294,7 +267,7 @@ def played(pets, n, width):
     return np.abs(gaps).sum() / n
 
 
-def test_what_one_class_was_told_gives_nothing_away_about_another():
+def test_forecasts_of_one_class_give_nothing_away_about_another():
     # With one sequence of draws for both, class b is at 0.48 after 500 rows, above the bound; with one each, at 0.08.
     errors = []
     for seed in range(4):
@@ -329,13 +302,11 @@ def test_two_classes_class_wise_mirror_each_other():
     assert np.allclose(both[:, 1], OnlinePlatt().learn_many(p[:, 1], y).predict_many(p[:, 1]))
 
 
-def test_maps_are_those_of_the_notion():
+def test_maps_and_certificates_are_those_of_the_notion():
     assert isinstance(OnlineClasses(OnlinePlatt(), 3).freeze(), TopMap)
     assert isinstance(OnlineClasses(OnlinePlatt(), 3, "class-wise").freeze(), PerClassMap)
     assert isinstance(OnlineTemperature(3).freeze(), SoftmaxMap)
 
-
-def test_a_promise_is_asked_of_each_class():
     assert "experts[k]" in str(OnlineClasses(OnlinePlatt(), 3).certificate())
 
 
@@ -351,14 +322,20 @@ def test_top_label_forecasts_of_an_overconfident_model_become_calibrated():
         assert abs(forecasts[mine].mean() - right[mine].mean()) < 0.04  # 4 standard errors of 1,000 rows at 0.5: 0.06
 
 
-@pytest.mark.parametrize(
+@every(
     ("build", "told"),
     [
         (lambda: OnlineClasses(OnlinePlatt(), ["a", "a"]), "classes must be distinct names"),
         (lambda: OnlineClasses(OnlinePlatt(), 1), "two classes or more"),
         (lambda: OnlineClasses(OnlinePlatt(), "abc"), "two classes or more"),
         (lambda: OnlineClasses(OnlinePlatt(), 3, "canonical"), "notion must be one of"),
-        (lambda: OnlineClasses(OnlinePlatt(), 3, "top-k-label"), "notion must be one of"),
+        *(
+            (
+                lambda notion=notion: OnlineClasses(OnlinePlatt(), 3, notion),
+                "notion must be one of 'top-label', 'class-wise', 'confidence', not ",
+            )
+            for notion in ("top-k-label", "top-2", TopKLabel(2), None, ["top-label"])
+        ),
         (lambda: OnlineClasses("platt", 3), "must be one of calibrant.online"),
         (lambda: OnlineClasses(OnlineTemperature(3), 3), "takes rows of classes"),
         (lambda: Tracking(OnlineTemperature(3)), "takes rows of classes"),
@@ -383,7 +360,8 @@ def test_a_state_with_a_copy_too_few_is_refused():
         resume(state)
 
 
-@pytest.mark.parametrize("count", [-1, 2.5])
+@every("count", [-1, 2.5])
+@every("make", FORECASTERS.values())
 def test_a_state_with_an_edited_number_of_rows_is_refused(make, count):
     forecaster = make().learn_many(*(lambda p, y: (p, named(y)))(*rows(20)))
     state = forecaster.state
@@ -395,9 +373,7 @@ def test_a_state_with_an_edited_number_of_rows_is_refused(make, count):
 # ------------------------------------------------------------------------------------------------- temperature
 
 
-@pytest.mark.parametrize(
-    ("place", "value"), [(1, -50.0), (1, 0.009), (1, 101.0), (2, -1.0), (2, 99.0), (2, 1e300), (0, 0)]
-)
+@every(("place", "value"), [(1, -50.0), (1, 0.009), (1, 101.0), (2, -1.0), (2, 99.0), (2, 1e300), (0, 0)])
 def test_a_temperature_that_no_stream_leads_to_is_refused(place, value):
     p, y = rows(20)
     model = OnlineTemperature(NAMES).learn_many(p, named(y))
@@ -451,5 +427,10 @@ def test_the_slope_stays_in_its_range_whatever_comes(stream, radius):
 def test_a_state_saved_anywhere_continues_bit_for_bit(first, then, name):
     p, y = rows(160, seed=first)
     whole = FORECASTERS[name]().learn_many(p[: first + then], named(y[: first + then]))
-    part = resume(FORECASTERS[name]().learn_many(p[:first], named(y[:first])).to_json())
+    half = FORECASTERS[name]().learn_many(p[:first], named(y[:first]))
+    part = resume(half.to_json())
+    assert type(part) is type(half)
+    assert repr(part) == repr(half)
+    assert FORECASTERS[name]().restore(json.loads(half.to_json())).state == half.state
+    assert pickle.loads(pickle.dumps(half)).state == half.state
     assert part.learn_many(p[first : first + then], named(y[first : first + then])).state == whole.state

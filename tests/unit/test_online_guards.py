@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
-import os
 import pickle
 import signal
 import threading
@@ -16,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, SGDClassifier
-from tests.contracts.test_forecasters_threads import in_child, restless, together
+from tests.cases import NO_TIMER, every
+from tests.contracts.test_forecasters_threads import in_child, needs_fork, restless, together
 
 from calibrant import InputError
 from calibrant.online import (
@@ -35,7 +35,6 @@ from calibrant.online import (
 )
 from calibrant.online.guards import ALIVE, Guard, reading
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 X, Y = [0.2, 0.7, 0.4, 0.9], [0, 1, 1, 1]
 
 TREES: dict[str, Callable[[], Forecaster]] = {
@@ -60,7 +59,7 @@ def taught(forecaster: Forecaster, times: int = 3) -> Forecaster:
 # ------------------------------------------------------------------------------------------------------- one for a tree
 
 
-@pytest.mark.parametrize("name", TREES)
+@every("name", TREES)
 def test_a_forecaster_has_one_guard_with_all_that_it_stands_on_and_none_with_others(name: str) -> None:
     one = TREES[name]()
     found = [one, copy.deepcopy(one), copy.copy(one), pickle.loads(pickle.dumps(one)), resume(one.to_json())]
@@ -129,7 +128,7 @@ def test_whoever_learns_waits_and_whoever_reads_sees_one_or_the_other() -> None:
     assert sorted(order) == ["learned", "read"]
 
 
-@pytest.mark.parametrize("look", [lambda f, x: f.predict_one(0.3, x), lambda f, x: f.to_json()], ids=["row", "state"])
+@every("look", [lambda f, x: f.predict_one(0.3, x), lambda f, x: f.to_json()])
 def test_a_busy_learner_lets_others_in(look: Callable[[Any, Any], Any]) -> None:
     live, done, waited = CalibratedRegression(60), threading.Event(), []
     features = [0.5] * 60
@@ -209,6 +208,8 @@ def test_short_streams_of_many_compiled_numbers_are_not_worth_a_copy_and_give_th
 @pytest.fixture
 def at_alarm() -> Iterator[Callable[[Callable[[], Any]], None]]:
     """What to do when the alarm goes off."""
+    if not hasattr(signal, "setitimer"):
+        pytest.skip(NO_TIMER)
     before = signal.getsignal(signal.SIGALRM)
     yield lambda job: signal.signal(signal.SIGALRM, lambda *_: job())
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -220,11 +221,7 @@ def soon(i: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 1e-4 + 1e-7 * i)
 
 
-needs_timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
-
-
-@needs_timers
-@pytest.mark.parametrize("make", [OnlinePlatt, lambda: Tracking(MultiExpert(OnlinePlatt(), OnlinePlatt()))])
+@every("make", [OnlinePlatt, lambda: Tracking(MultiExpert(OnlinePlatt(), OnlinePlatt()))])
 def test_a_signal_handler_gets_a_whole_state_or_an_error(make: Callable[[], Forecaster], at_alarm: Any) -> None:
     live, sequential = make(), make()
     states, errors, moments = [], [], {live.to_json()}
@@ -236,7 +233,7 @@ def test_a_signal_handler_gets_a_whole_state_or_an_error(make: Callable[[], Fore
             errors.append(str(error))
 
     at_alarm(save)
-    for i in range(200):
+    for i in range(100):
         soon(i)
         while len(states) + len(errors) == i:
             live.learn_one(0.3, 1)
@@ -254,7 +251,6 @@ def until_stopped(job: Callable[[], Any], i: int) -> None:
         job()
 
 
-@needs_timers
 def test_a_forecaster_is_free_after_an_interrupt(at_alarm: Any) -> None:
     live, many, wrapper = OnlinePlatt(), Tracking(OnlinePlatt()), MultiExpert(OnlinePlatt(), OnlinePlatt())
 
@@ -268,13 +264,12 @@ def test_a_forecaster_is_free_after_an_interrupt(at_alarm: Any) -> None:
         many.learn_many([0.3], [1])
 
     at_alarm(stop)
-    for i in range(400):
+    for i in range(200):
         with pytest.raises(KeyboardInterrupt):
             until_stopped(work, i)
         assert all(hasattr(each._guard, "free") for each in (live, many, wrapper))
 
 
-@needs_timers
 def test_a_forecast_loses_no_time_out(at_alarm: Any) -> None:
     def stop() -> None:
         raise TimeoutError

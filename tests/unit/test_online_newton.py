@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.cases import every
 
 from calibrant import InputError
 from calibrant.numerics import expit
@@ -45,7 +46,7 @@ def test_the_matrix_fades_as_the_formula_says() -> None:
     assert forecaster.forecast_many(scores, labels) == pytest.approx(by_matrices(scores, labels, 200.0, 100.0))
 
 
-@pytest.mark.parametrize("kind", FADING)
+@every("kind", FADING)
 def test_a_half_life_without_end_changes_next_to_nothing(kind: type[OnlinePlatt | OnlineBeta]) -> None:
     scores, labels, _ = stream(500, 250)
     usual = kind().forecast_many(scores, labels)
@@ -54,8 +55,8 @@ def test_a_half_life_without_end_changes_next_to_nothing(kind: type[OnlinePlatt 
     assert (kind(half_life=None).forecast_many(scores, labels) == usual).all()
 
 
-@pytest.mark.parametrize("kind", FADING)
-@pytest.mark.parametrize("score", [0.0, 0.5, 1.0])
+@every("kind", FADING)
+@every("score", [0.0, 0.5, 1.0])
 def test_pivots_fade_no_lower_than_rho(kind: type[OnlinePlatt | OnlineBeta], score: float) -> None:
     forecaster = kind(half_life=1.0).learn_many([score] * 200, [0, 1] * 100).learn_many([0.5] * 200, [0] * 200)
     first, last, rho = FADING[kind]
@@ -78,7 +79,7 @@ def test_a_half_life_follows_a_break_that_shrinking_steps_miss() -> None:
     assert lost_after_the_break(OnlineBeta(half_life=2_000), 110_000, 100_000) < 0.004
 
 
-@pytest.mark.parametrize("half_life", [0.0, 0.5, -3, math.inf, math.nan, "a week", True])
+@every("half_life", [0.0, 0.5, -3, math.inf, math.nan, "a week", True])
 def test_a_half_life_is_a_number_of_rows(half_life: object) -> None:
     with pytest.raises(InputError, match="half_life"):
         OnlinePlatt(half_life=half_life)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import worlds
 
 from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
@@ -23,10 +24,8 @@ from calibrant.verdict import check
 from calibrant.verdict.evidence import Unseen, overlap_unknown
 
 
-def world(n: int = 2000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    scores = rng.beta(2, 5, n)
-    return scores, (rng.random(n) < scores**1.3).astype(int)
+def world(n: int = 2000, seed: int = 0) -> worlds.Rows:
+    return worlds.inflated(n, seed, power=1.3, shape=(2, 5))
 
 
 def tally(scores, y, *args, **options) -> Tally:
@@ -78,12 +77,13 @@ def test_weights_do_not_hide_rows():
     assert share(tally(scores, y), tally(scores, y, weights)) == 1.0
 
 
-@pytest.mark.parametrize("old", [0.1, 0.5, 0.9])
-def test_the_share_of_fitted_rows_is_estimated(old):
-    fitted = world(3000, 1)
-    count = int(old * 3000)
-    judged = [np.concatenate([a[:count], b[count:]]) for a, b in zip(fitted, world(3000, 2), strict=True)]
-    assert share(tally(*fitted), tally(*judged)) == pytest.approx(old, abs=0.2)
+def test_the_share_of_fitted_rows_is_estimated(subtests):
+    for old in [0.1, 0.5, 0.9]:
+        with subtests.test(old=old):
+            fitted = world(3000, 1)
+            count = int(old * 3000)
+            judged = [np.concatenate([a[:count], b[count:]]) for a, b in zip(fitted, world(3000, 2), strict=True)]
+            assert share(tally(*fitted), tally(*judged)) == pytest.approx(old, abs=0.2)
 
 
 def test_a_fitted_set_inside_a_larger_one_is_found():
@@ -99,11 +99,12 @@ def test_a_few_common_rows_are_no_overlap():
     assert share(tally(*fitted), tally(*judged)) == 0.0
 
 
-@pytest.mark.parametrize("make", [lambda s: s.round(1), lambda s: s.round(2), lambda s: np.full_like(s, 0.8)])
-def test_heaped_scores_are_not_stored_and_not_judged(make):
-    scores, y = world()
-    assert sketch(tally(make(scores), y)) == ()
-    assert share(tally(scores, y), tally(make(scores), y)) is None
+def test_heaped_scores_are_not_stored_and_not_judged(subtests):
+    for make in [lambda s: s.round(1), lambda s: s.round(2), lambda s: np.full_like(s, 0.8)]:
+        with subtests.test(make=make):
+            scores, y = world()
+            assert sketch(tally(make(scores), y)) == ()
+            assert share(tally(scores, y), tally(make(scores), y)) is None
 
 
 def test_a_heap_among_other_scores_is_no_trouble():
@@ -140,26 +141,24 @@ def test_equal_fingerprints_know_heaped_scores_again_if_there_are_enough_of_them
     assert overlap((), few.fingerprint, few) is None
 
 
-def heaped_world(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def heaped_world(n: int, seed: int = 0) -> worlds.Rows:
     """Confidences in four words, off by a shift."""
-    rng = np.random.default_rng(seed)
-    scores = rng.choice([0.2, 0.4, 0.7, 0.9], n)
-    return scores, (rng.random(n) < scores - 0.15).astype(int)
+    return worlds.tied([0.2, 0.4, 0.7, 0.9], n, seed, offset=-0.15)
 
 
-@pytest.mark.parametrize(
-    ("counts", "chance"),
-    [
+def test_the_chance_that_counts_agree_is_known(subtests):
+    for counts, chance in [
         # c(x) = 1 / sqrt(4 pi x - 2); c(1) = 0.3076 against e^-2 I_0(2) = 0.3085
         ([1, 1], 0.3076**2 / 0.2079),
         ([500, 500, 500, 500], 4.02e-6),
         ([19, 19, 19, 19, 19, 19, 18, 18], 1.45e-8),
-    ],
-)
-def test_the_chance_that_counts_agree_is_known(counts, chance):
-    hits, others = counts[0::2], counts[1::2]
-    made = Tally.from_table([a + b for a, b in zip(hits, others, strict=True)], hits, edges=np.arange(1, len(hits)) / 9)
-    assert _agreement(made) == pytest.approx(chance, rel=0.02)
+    ]:
+        with subtests.test(counts=counts, chance=chance):
+            hits, others = counts[0::2], counts[1::2]
+            made = Tally.from_table(
+                [a + b for a, b in zip(hits, others, strict=True)], hits, edges=np.arange(1, len(hits)) / 9
+            )
+            assert _agreement(made) == pytest.approx(chance, rel=0.02)
 
 
 def test_the_chance_that_counts_agree_is_that_of_a_simulation():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
+from tests import worlds
 
 from calibrant.calibrators.binary.scaling import BetaScaling, LogitShift, PlattScaling
 from calibrant.calibrators.temperature import TemperatureScaling
@@ -18,13 +21,9 @@ from calibrant.tallies import Tally
 pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 
 
-def world(
-    n: int = 3000, seed: int = 0, a: float = 0.6, b: float = 1.7, c: float = -0.4
-) -> tuple[np.ndarray, np.ndarray]:
+def world(n: int = 3000, seed: int = 0, a: float = 0.6, b: float = 1.7, c: float = -0.4) -> worlds.Rows:
     """Scores whose true curve is the beta map (a, b, c)."""
-    rng = np.random.default_rng(seed)
-    scores = rng.beta(1.2, 1.5, n)
-    return scores, (rng.random(n) < BetaMap(a, b, c).apply(scores)).astype(int)
+    return worlds.following(BetaMap(a, b, c).apply, n, seed, shape=(1.2, 1.5))
 
 
 def nll(p: np.ndarray, y: np.ndarray) -> float:
@@ -48,13 +47,14 @@ def test_logits_enter_as_they_are(kind):
     assert on_logits.intercept == pytest.approx(on_odds.intercept, rel=1e-7)
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e-3, 1e5, 1e200])
-def test_the_scale_of_a_real_score_does_not_matter(scale):
-    rng = np.random.default_rng(3)
-    z = rng.normal(size=500) + 3
-    y = (rng.random(500) < expit(z - 3)).astype(int)
-    plain, scaled = PlattScaling().fit(z, y, kind="real"), PlattScaling().fit(z * scale, y, kind="real")
-    np.testing.assert_allclose(scaled.transform(z * scale), plain.transform(z), rtol=1e-7)
+def test_the_scale_of_a_real_score_does_not_matter(subtests):
+    for scale in [1e-200, 1e-3, 1e5, 1e200]:
+        with subtests.test(scale=scale):
+            rng = np.random.default_rng(3)
+            z = rng.normal(size=500) + 3
+            y = (rng.random(500) < expit(z - 3)).astype(int)
+            plain, scaled = PlattScaling().fit(z, y, kind="real"), PlattScaling().fit(z * scale, y, kind="real")
+            np.testing.assert_allclose(scaled.transform(z * scale), plain.transform(z), rtol=1e-7)
 
 
 def test_real_scores_over_the_whole_range_of_floats():
@@ -71,30 +71,29 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("truth", [(0.6, 1.7, -0.4), (1.5, 0.2, 0.3), (-1.0, 1.0, 0.0), (1.0, -1.0, 0.5)], ids=str)
-def test_beta_is_the_maximum_of_the_likelihood(variant, truth):
-    scores, y = world(1500, 4, *truth)
-    got = BetaScaling(variant).fit(scores, y).map_
-    build = VARIANTS[variant]
-    size = {"abm": 3, "am": 2, "ab": 2}[variant]
-    bounds = (
-        [(0, None), (0, None), (None, None)]
-        if variant == "abm"
-        else [(0, None), ((None if variant == "am" else 0), None)]
-    )
-    found = minimize(
-        lambda t: nll(BetaMap(*build(t)).apply(scores), y),
-        np.full(size, 0.5),
-        bounds=bounds,
-        options={"ftol": 1e-14, "gtol": 1e-9},
-    )
-    assert nll(got.apply(scores), y) <= found.fun + 1e-9
-    assert min(got.a, got.b) >= 0
-    if variant == "am":
-        assert got.a == got.b
-    if variant == "ab":
-        assert got.apply([0.5])[0] == pytest.approx(0.5, abs=1e-12)
+def test_beta_is_the_maximum_of_the_likelihood(subtests):
+    def cost(t: np.ndarray, build: Callable, scores: np.ndarray, y: np.ndarray) -> float:
+        return nll(BetaMap(*build(t)).apply(scores), y)
+
+    bounds = {"abm": [(0, None), (0, None), (None, None)], "am": [(0, None), (None, None)], "ab": [(0, None)] * 2}
+    for truth in [(0.6, 1.7, -0.4), (1.5, 0.2, 0.3), (-1.0, 1.0, 0.0), (1.0, -1.0, 0.5)]:
+        scores, y = world(1500, 4, *truth)
+        for variant, build in VARIANTS.items():
+            with subtests.test(variant, truth=truth):
+                got = BetaScaling(variant).fit(scores, y).map_
+                found = minimize(
+                    cost,
+                    np.full(len(bounds[variant]), 0.5),
+                    (build, scores, y),
+                    bounds=bounds[variant],
+                    options={"ftol": 1e-14, "gtol": 1e-9},
+                )
+                assert nll(got.apply(scores), y) <= found.fun + 1e-9
+                assert min(got.a, got.b) >= 0
+                if variant == "am":
+                    assert got.a == got.b
+                if variant == "ab":
+                    assert got.apply([0.5])[0] == pytest.approx(0.5, abs=1e-12)
 
 
 def test_am_is_platt():
@@ -140,18 +139,19 @@ def softened(cal) -> set[str]:
     return {note.code for note in cal.notes_} & SOFTENED
 
 
-@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
-@pytest.mark.parametrize("name", SEPARATED)
-def test_separated_classes_get_soft_targets_and_a_note(cls, name):
-    scores, y, noted = SEPARATED[name]
-    cal = cls().fit(scores, y)
-    assert softened(cal) == ({SOFTENED_ONE if len(set(y)) == 1 else SOFTENED_TWO} if noted else set())
-    out = cal.transform([0.0, 0.3, 1.0])
-    assert ((out > 0) & (out < 1)).all()
-    asked = cls(soft_targets=True).fit(scores, y)
-    assert not softened(asked)
-    if noted:
-        assert asked.map_ == cal.map_
+def test_separated_classes_get_soft_targets_and_a_note(subtests):
+    for cls in [PlattScaling, BetaScaling]:
+        for name in SEPARATED:
+            with subtests.test(cls=cls, name=name):
+                scores, y, noted = SEPARATED[name]
+                cal = cls().fit(scores, y)
+                assert softened(cal) == ({SOFTENED_ONE if len(set(y)) == 1 else SOFTENED_TWO} if noted else set())
+                out = cal.transform([0.0, 0.3, 1.0])
+                assert ((out > 0) & (out < 1)).all()
+                asked = cls(soft_targets=True).fit(scores, y)
+                assert not softened(asked)
+                if noted:
+                    assert asked.map_ == cal.map_
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,14 @@ def test_inverted_separation(scores):
     np.testing.assert_allclose(beta.transform([0.1, 0.9]), 0.5, rtol=1e-6)
 
 
-@pytest.mark.parametrize("cls", [PlattScaling, BetaScaling])
-@pytest.mark.parametrize("score", [0.0, 0.3, 0.5, 1.0])
-def test_a_constant_score_gets_the_event_rate(cls, score):
-    cal = cls().fit([score] * 10, [1, 1, 1] + [0] * 7)
-    assert cal.transform([score])[0] == pytest.approx(0.3, rel=1e-9)
-    rising = np.diff(cal.transform([0.1, 0.5, 0.9])) > 0
-    assert rising.all() == (0.0 < score < 1.0)
+def test_a_constant_score_gets_the_event_rate(subtests):
+    for cls in [PlattScaling, BetaScaling]:
+        for score in [0.0, 0.3, 0.5, 1.0]:
+            with subtests.test(cls=cls, score=score):
+                cal = cls().fit([score] * 10, [1, 1, 1] + [0] * 7)
+                assert cal.transform([score])[0] == pytest.approx(0.3, rel=1e-9)
+                rising = np.diff(cal.transform([0.1, 0.5, 0.9])) > 0
+                assert rising.all() == (0.0 < score < 1.0)
 
 
 def test_platts_soft_targets():
@@ -291,27 +292,31 @@ def test_the_temperature_is_the_best_one():
     assert fitted.map_.intercept == 0.0
 
 
-@pytest.mark.parametrize("kind", ["probability", "logit", "real"])
-@pytest.mark.parametrize("n", [3, 50, 3000])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_level_moves_the_mean_to_the_event_rate(kind, n, weighted):
-    scores, y = world(n, seed=2)
-    y[0] = 1 - y[1]
-    given = scores if kind == "probability" else logit(scores)
-    w = np.random.default_rng(3).random(n) if weighted else np.ones(n)
-    cal = LogitShift().fit(given, y, w, kind=kind)
-    assert np.average(cal.transform(given), weights=w) == pytest.approx(np.average(y, weights=w), abs=1e-12)
+def test_the_level_moves_the_mean_to_the_event_rate(subtests):
+    for kind in ["probability", "logit", "real"]:
+        for n in [3, 50, 3000]:
+            for weighted in [False, True]:
+                with subtests.test(kind=kind, n=n, weighted=weighted):
+                    scores, y = world(n, seed=2)
+                    y[0] = 1 - y[1]
+                    given = scores if kind == "probability" else logit(scores)
+                    w = np.random.default_rng(3).random(n) if weighted else np.ones(n)
+                    cal = LogitShift().fit(given, y, w, kind=kind)
+                    assert np.average(cal.transform(given), weights=w) == pytest.approx(
+                        np.average(y, weights=w), abs=1e-12
+                    )
 
 
-@pytest.mark.parametrize("rate", [1e-4, 0.5, 1 - 1e-4])
-@pytest.mark.parametrize("centre", [-20.0, 0.0, 300.0])
-def test_a_level_far_away_is_found(rate, centre):
+def test_a_level_far_away_is_found(subtests):
     """Also where Newton's steps alone would leave the world."""
-    z = centre + np.random.default_rng(4).normal(0, 5, 10_000)
-    y = np.arange(10_000) < 10_000 * rate
-    cal = LogitShift().fit(z, y, kind="logit")
-    assert cal.notes_ == ()
-    assert cal.transform(z).mean() == pytest.approx(y.mean(), rel=1e-9)
+    for rate in [1e-4, 0.5, 1 - 1e-4]:
+        for centre in [-20.0, 0.0, 300.0]:
+            with subtests.test(rate=rate, centre=centre):
+                z = centre + np.random.default_rng(4).normal(0, 5, 10_000)
+                y = np.arange(10_000) < 10_000 * rate
+                cal = LogitShift().fit(z, y, kind="logit")
+                assert cal.notes_ == ()
+                assert cal.transform(z).mean() == pytest.approx(y.mean(), rel=1e-9)
 
 
 def test_large_and_gridded_tallies_agree():
@@ -347,12 +352,13 @@ def test_wrong_side_scores_have_infinite_temperature():
     assert cal.transform([0.0, 0.3, 1.0]).tolist() == [0.5, 0.5, 0.5]
 
 
-@pytest.mark.parametrize(("kind", "middle"), [("probability", 0.5), ("logit", 0.0), ("real", 0.0)])
-def test_scores_in_the_middle_have_no_temperature(kind, middle):
-    cal = TemperatureScaling().fit([middle] * 4, [0, 1, 1, 1], kind=kind)
-    assert cal.temperature_ == 1.0
-    assert cal.notes_[-1].code == "scores-at-one-half"
-    assert "no temperature has any effect" in str(cal.notes_[-1])
+def test_scores_in_the_middle_have_no_temperature(subtests):
+    for kind, middle in [("probability", 0.5), ("logit", 0.0), ("real", 0.0)]:
+        with subtests.test(kind=kind, middle=middle):
+            cal = TemperatureScaling().fit([middle] * 4, [0, 1, 1, 1], kind=kind)
+            assert cal.temperature_ == 1.0
+            assert cal.notes_[-1].code == "scores-at-one-half"
+            assert "no temperature has any effect" in str(cal.notes_[-1])
 
 
 @pytest.mark.parametrize("label", [0, 1])

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import halfnorm, norm
+from tests.cases import every
 
 from calibrant.messages import CalibrantWarning, InputError
 from calibrant.online import (
@@ -91,7 +92,7 @@ def test_quantiles_are_joined_by_gaussians() -> None:
 
 
 @given(st.lists(st.integers(-50, 50), min_size=7, max_size=7), st.lists(st.floats(-60, 60), min_size=2, max_size=9))
-def test_a_law_from_quantiles_never_falls_and_meets_its_quantiles(values: list[int], points: list[float]) -> None:
+def test_a_cdf_from_quantiles_never_falls_and_meets_its_quantiles(values: list[int], points: list[float]) -> None:
     forecast = QuantileForecast(LEVELS, [sorted(values)])
     probabilities = [float(forecast.cdf(x)[0]) for x in sorted(points)]
     assert (np.diff(probabilities) >= -1e-15).all()
@@ -101,14 +102,14 @@ def test_a_law_from_quantiles_never_falls_and_meets_its_quantiles(values: list[i
 
 
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=12), st.integers(-10, 10), st.sampled_from([0.0, 0.5, 2.0]))
-def test_quantiles_of_samples_are_the_inverse_of_their_law(draws: list[int], x: int, ends: float) -> None:
+def test_quantiles_of_samples_are_the_inverse_of_their_distribution(draws: list[int], x: int, ends: float) -> None:
     forecast = SampleForecast([draws], ends=ends)
     assert float(forecast.cdf(x)[0]) == (sum(d <= x for d in draws) + ends) / (len(draws) + 2 * ends)
     for level in (0.013, 0.31, 0.777):
         assert (forecast.quantile(level)[0] <= x) == (level <= forecast.cdf(x)[0])
 
 
-def test_crossing_quantiles_are_sorted_and_told() -> None:
+def test_crossing_quantiles_are_sorted_with_a_warning() -> None:
     with pytest.warns(CalibrantWarning, match="values has quantiles that cross in 1 of 2 rows") as caught:
         forecast = QuantileForecast([0.1, 0.5, 0.9], [[1.0, 2.0, 3.0], [5.0, 4.0, 6.0]])
     assert forecast.crossed == 1
@@ -116,22 +117,18 @@ def test_crossing_quantiles_are_sorted_and_told() -> None:
     assert forecast.values[1].tolist() == [4.0, 5.0, 6.0]
 
 
-def test_equal_quantiles_are_a_heap() -> None:
+def test_edges_of_distributions() -> None:
     forecast = QuantileForecast([0.1, 0.5, 0.9], [[3.0, 3.0, 3.0]] * 2 + [[1.0, 3.0, 3.0]] * 3)
     assert forecast.cdf([2.9, 3.0, 2.0, 3.0, np.nan])[:4] == pytest.approx([0.0, 1.0, norm.cdf(norm.ppf(0.1) / 2), 1.0])
     assert forecast.quantile(0.0).tolist() == [3.0, 3.0, -np.inf, -np.inf, -np.inf]
     assert forecast.quantile(1.0).tolist() == [3.0] * 5
 
-
-def test_a_standard_deviation_of_zero_is_all_mass_on_the_mean() -> None:
     forecast = GaussianForecast([1.0, 1.0, 1.0, np.nan], [0.0, 0.0, 1.0, 1.0])
     assert forecast.cdf([0.999, 1.0, 1.0, 1.0]).tolist()[:3] == [0.0, 1.0, 0.5]
     assert np.isnan(forecast.cdf(0.0)[3])
     assert forecast.quantile(0.0).tolist()[:3] == [1.0, 1.0, -np.inf]
     assert forecast.quantile(1.0).tolist()[:3] == [1.0, 1.0, np.inf]
 
-
-def test_one_draw_is_a_law_and_missing_draws_are_none() -> None:
     forecast = SampleForecast([[2.0, np.nan], [np.nan, np.nan]])
     assert forecast.cdf([1.9, 1.9]).tolist()[0] == 0.25
     assert forecast.cdf(2.0).tolist()[0] == 0.75
@@ -139,7 +136,7 @@ def test_one_draw_is_a_law_and_missing_draws_are_none() -> None:
     assert [forecast.quantile(p)[0] for p in (0.2, 0.5, 0.8)] == [-np.inf, 2.0, np.inf]
 
 
-def test_the_law_of_a_function_equals_the_gaussian_it_is() -> None:
+def test_functions_and_distributions_of_scipy_are_taken_as_they_are() -> None:
     rng = np.random.default_rng(1)
     mean, sd, y = rng.normal(size=200), rng.uniform(0.5, 2.0, 200), rng.normal(size=200)
     same = CdfForecast(norm(mean, sd).cdf, 200)
@@ -150,6 +147,14 @@ def test_the_law_of_a_function_equals_the_gaussian_it_is() -> None:
     assert quantile_calibration_error(same, y).value == pytest.approx(expected, abs=1e-12)
     assert quantile_calibration_error(with_inverse, y).value == pytest.approx(expected, abs=1e-12)
 
+    rng = np.random.default_rng(8)
+    mean, y = rng.normal(size=50), rng.normal(size=50)
+    mine, theirs = parity_stream(GaussianForecast(mean, 2.0), y), parity_stream(norm(mean, 2.0), y)
+    assert theirs.scores == pytest.approx(mine.scores, abs=1e-14)
+    expected = quantile_calibration_error(GaussianForecast(mean, 2.0), y).value
+    assert quantile_calibration_error(norm(mean, 2.0), y).value == pytest.approx(expected, abs=1e-12)
+    assert theirs.judge().qce.value == pytest.approx(mine.judge().qce.value, abs=1e-12)  # type: ignore[union-attr]
+
 
 def test_quantile_calibration_by_hand() -> None:
     # Levels 0, 1/2, 1 of N(0, 1): quantiles -inf, 0, inf. Outcomes -1, 1, 2, 3: covered 0, 1/4, 1; gaps 0, 1/4, 0.
@@ -157,15 +162,18 @@ def test_quantile_calibration_by_hand() -> None:
     assert error.value == pytest.approx(0.25 / 3)
     assert error.null == pytest.approx(np.sqrt(2 * 0.25 / (np.pi * 4)) / 3)
 
-
-def test_quantile_calibration_without_rows_says_so() -> None:
     error = quantile_calibration_error(GaussianForecast([0.0], 1.0), [np.nan])
     assert np.isnan(error.value)
     assert [note.code for note in error.notes] == ["no-forecast-with-outcome"]
     assert str(error.notes[0]) == "not defined: no row has both a forecast and an outcome"
 
+    forecast, y = GaussianForecast(np.zeros(4), 1.0), [-1.0, 1.0, 2.0, 3.0]
+    mask = quantile_calibration_error(forecast, y, rows=[True, False, False, True])
+    assert mask.value == quantile_calibration_error(forecast, y, rows=[0, 3]).value
+    assert np.isnan(quantile_calibration_error(forecast, y, rows=[]).value)
 
-def test_right_laws_show_the_error_that_chance_gives_them() -> None:
+
+def test_correct_forecasts_show_the_expected_error() -> None:
     rng = np.random.default_rng(2)
     errors = [quantile_calibration_error(GaussianForecast(np.zeros(300), 1.0), rng.normal(size=300)) for _ in range(60)]
     assert np.mean([e.value for e in errors]) == pytest.approx(errors[0].null, rel=0.15)
@@ -174,14 +182,12 @@ def test_right_laws_show_the_error_that_chance_gives_them() -> None:
 # ----------------------------------------------------------------------------------------------------------- the stream
 
 
-def test_a_tie_counts_as_a_decrease() -> None:
+def test_a_tie_counts_as_a_decrease_and_prints_say_so() -> None:
     stream = parity_stream(GaussianForecast([1.0, 1.0, 1.0, 1.0], 1.0), [1.0, 1.0, 2.0, 1.5])
     assert stream.outcomes.tolist() == [1.0, 0.0, 1.0]
     assert stream.scores == pytest.approx([0.5, 0.5, norm.cdf(1.0)])
     assert stream.rows.tolist() == [1, 2, 3]
 
-
-def test_prints_say_what_is_counted_and_how_much_of_it_is_ties() -> None:
     # Rain: 9 rows, of which 2 rise, 2 fall and 5 stay: 7 / 9 and 5 / 9.
     dry = parity_stream(np.full(10, 0.5), [0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
     assert dry.ties.tolist() == [True, True, False, False, True, True, False, False, True]
@@ -193,15 +199,13 @@ def test_prints_say_what_is_counted_and_how_much_of_it_is_ties() -> None:
     assert "3 rows, 66.7 % fall or stay; 0 left out" in repr(parity_stream([0.5] * 3, [1, 2, 1], previous=[2, 1, 2]))
 
 
-def test_rows_are_compared_with_the_same_series_and_negative_values_are_values() -> None:
+def test_rows_are_compared_with_the_same_series_and_missing_values_are_left_out() -> None:
     y, by = [5.0, -1.0, 4.0, -3.0, -2.0, 9.0], ["a", "b", "a", "b", "b", "a"]
     stream = parity_stream(GaussianForecast(np.zeros(6), 1.0), y, by=by)
     assert stream.rows.tolist() == [2, 3, 4, 5]
     assert stream.outcomes.tolist() == [1.0, 1.0, 0.0, 0.0]
     assert stream.scores == pytest.approx(norm.cdf([5.0, -1.0, -3.0, 4.0]))
 
-
-def test_a_missing_value_takes_its_row_and_the_next_one_of_its_series() -> None:
     y, by = [1.0, 1.0, np.nan, 2.0, 3.0, 3.0, 4.0, 4.0], [0, 1] * 4
     mean = np.zeros(8)
     mean[7] = np.nan
@@ -209,8 +213,6 @@ def test_a_missing_value_takes_its_row_and_the_next_one_of_its_series() -> None:
     assert stream.rows.tolist() == [3, 5, 6]  # series 0: only 3 -> 4; series 1: 1 -> 2 -> 3, the last has no forecast
     assert "5 left out" in repr(stream)
 
-
-def test_probabilities_of_a_classifier_pass_as_they_are() -> None:
     stream = parity_stream([0.1, 0.9, 0.4], [1.0, 0.0, 2.0])
     assert stream.scores.tolist() == [0.9, 0.4]
     assert stream.judge().qce is None
@@ -230,8 +232,6 @@ def test_rows_of_a_batch_are_forecast_before_any_of_them_is_learned() -> None:
             learner.learn_one(0.6, float(y[row] <= 0.0))
     assert said.tolist() == expected
 
-
-def test_batches_of_one_row_equal_no_batches_and_the_forecaster_is_not_moved() -> None:
     rng = np.random.default_rng(4)
     forecast, y, ops = GaussianForecast(rng.normal(size=300), 1.0), rng.normal(size=300), OnlinePlatt()
     one, other = parity_stream(forecast, y), parity_stream(forecast, y, batch=np.arange(300))
@@ -239,7 +239,7 @@ def test_batches_of_one_row_equal_no_batches_and_the_forecaster_is_not_moved() -
     assert ops.n_rows == 0
 
 
-@pytest.mark.parametrize(
+@every(
     "batch",
     [
         [3, 3, 2, 2, 1, 1],
@@ -259,22 +259,12 @@ def test_batches_that_go_back_in_time_are_refused(batch) -> None:  # type: ignor
     assert parity_stream([0.5] * 6, y[::-1], by=by, batch=forth).outcomes.tolist() == [0.0] * 4
 
 
-@pytest.mark.parametrize("batch", [["week 9", "week 10", "week 11"], ["b", "c", "a"], ["9/2020", "10/2020", "1/2021"]])
+@every("batch", [["week 9", "week 10", "week 11"], ["b", "c", "a"], ["9/2020", "10/2020", "1/2021"]])
 def test_batches_without_an_order_count_as_they_come(batch) -> None:  # type: ignore[no-untyped-def]
     assert parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=batch).outcomes.tolist() == [0.0, 0.0]
 
 
-def test_laws_of_scipy_are_taken_as_they_are() -> None:
-    rng = np.random.default_rng(8)
-    mean, y = rng.normal(size=50), rng.normal(size=50)
-    mine, theirs = parity_stream(GaussianForecast(mean, 2.0), y), parity_stream(norm(mean, 2.0), y)
-    assert theirs.scores == pytest.approx(mine.scores, abs=1e-14)
-    expected = quantile_calibration_error(GaussianForecast(mean, 2.0), y).value
-    assert quantile_calibration_error(norm(mean, 2.0), y).value == pytest.approx(expected, abs=1e-12)
-    assert theirs.judge().qce.value == pytest.approx(mine.judge().qce.value, abs=1e-12)  # type: ignore[union-attr]
-
-
-def test_a_frame_of_quantiles_is_told_what_to_become() -> None:
+def test_frames_are_read_or_refused_with_advice() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(np.sort(np.random.default_rng(0).normal(size=(5, 3)), axis=1), columns=["lo", "mid", "hi"])
     for call in (
@@ -284,8 +274,6 @@ def test_a_frame_of_quantiles_is_told_what_to_become() -> None:
         with pytest.raises(InputError, match=r"QuantileForecast\(levels, values\) for a table of quantiles"):
             call()
 
-
-def test_a_frame_of_one_column_names_the_series() -> None:
     pd = pytest.importorskip("pandas")
     names = ["a", "b", "a", "b"]
     frame, y = pd.DataFrame({"state": names, "county": [1, 2, 1, 3]}), [5.0, 1.0, 4.0, 2.0]
@@ -293,8 +281,13 @@ def test_a_frame_of_one_column_names_the_series() -> None:
     with pytest.raises(InputError, match="by has 2 columns: pass one, such as their texts joined"):
         parity_stream([0.5] * 4, y, by=frame)
 
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"low": pd.array([1.0, None], dtype="Float64"), "high": pd.array([2, 3], dtype="Int64")})
+    assert np.isnan(QuantileForecast([0.2, 0.8], table).cdf(2.0)).tolist() == [False, True]
+    assert SampleForecast(table).draws.tolist() == [2, 1]
 
-def test_columns_of_one_index_in_two_orders_are_refused() -> None:
+
+def test_columns_of_one_index_in_two_orders_or_backwards_are_refused() -> None:
     pd = pytest.importorskip("pandas")
     days = pd.date_range("2024-01-01", periods=6)
     y, flat = pd.Series(np.arange(6.0), days), pd.Series(np.full(6, 0.5), days)
@@ -318,28 +311,12 @@ def test_columns_of_one_index_in_two_orders_are_refused() -> None:
     kept = parity_stream(GaussianForecast(flat, flat), y, previous=y.shift(1), batch=pd.Series(range(6), days))
     assert len(kept) == len(parity_stream(GaussianForecast(flat, 1.0), y, by=pd.Series(["a"] * 6))) == 5
 
-
-def test_a_series_whose_dates_run_backwards_is_refused() -> None:
     pd = pytest.importorskip("pandas")
     days = pd.date_range("2024-01-01", periods=4, tz="UTC")
     with pytest.raises(InputError, match="y goes back in time by the dates of its index"):
         parity_stream([0.5] * 4, pd.Series(np.arange(4.0), days)[::-1])
     one_day = pd.Series(np.arange(4.0), [days[0]] * 4)
     assert len(parity_stream([0.5] * 4, one_day, previous=np.zeros(4))) == 4
-
-
-def test_missing_numbers_of_a_frame_are_rows_without_forecast() -> None:
-    pd = pytest.importorskip("pandas")
-    table = pd.DataFrame({"low": pd.array([1.0, None], dtype="Float64"), "high": pd.array([2, 3], dtype="Int64")})
-    assert np.isnan(QuantileForecast([0.2, 0.8], table).cdf(2.0)).tolist() == [False, True]
-    assert SampleForecast(table).draws.tolist() == [2, 1]
-
-
-def test_rows_of_the_quantile_error_may_be_numbers_or_a_mask() -> None:
-    forecast, y = GaussianForecast(np.zeros(4), 1.0), [-1.0, 1.0, 2.0, 3.0]
-    mask = quantile_calibration_error(forecast, y, rows=[True, False, False, True])
-    assert mask.value == quantile_calibration_error(forecast, y, rows=[0, 3]).value
-    assert np.isnan(quantile_calibration_error(forecast, y, rows=[]).value)
 
 
 def test_forecasts_several_steps_ahead_are_judged_as_they_were_said() -> None:
@@ -389,7 +366,7 @@ def test_given_probabilities_are_judged_like_those_of_a_forecaster() -> None:
     assert str(table["live"]).splitlines()[2].startswith("live")
 
 
-def test_laws_that_are_right_given_the_past_are_parity_calibrated() -> None:
+def test_forecasts_that_are_correct_given_the_past_are_parity_calibrated() -> None:
     rng = np.random.default_rng(6)
     y, noise = np.zeros(20_001), rng.normal(size=20_001)
     for t in range(1, 20_001):
@@ -441,8 +418,6 @@ def test_bayes_actions_and_their_losses_by_hand() -> None:
     assert str(done) == "A loss of 2.1 over 5 rows (tight 20.0 %, mild 40.0 %, none 40.0 %)."
     assert done.to_dict()["n_rows"] == 5
 
-
-def test_an_action_that_is_best_nowhere_is_never_taken_and_keeps_its_place() -> None:
     stream = parity_stream([0.1, 0.9], [1.0, -1.0], previous=[0.0, 0.0])
     assert stream.decide([[5.0, 5.0], [0.0, 1.0], [1.0, 0.0]]).taken.tolist() == [1, 2]
 
@@ -454,7 +429,7 @@ def two():  # type: ignore[no-untyped-def]
     return parity_stream([0.5, 0.4, 0.6], [1.0, 2.0, 1.0])
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "words"),
     [
         (lambda: GaussianForecast([0.0], [-1.0]), "sd must be"),

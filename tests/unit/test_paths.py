@@ -112,39 +112,45 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("address", ADDRESSES, ids=str)
-def test_addresses_are_refused(address):
-    with pytest.raises(InputError, match=r"^where="):
-        local_path(address, "where")
+def test_addresses_are_refused(subtests):
+    for address in ADDRESSES:
+        with subtests.test(address=address), pytest.raises(InputError, match=r"^where="):
+            local_path(address, "where")
 
 
-@pytest.mark.parametrize(("suffix", "call"), DOORS.values(), ids=DOORS)
-@pytest.mark.parametrize("address", ["s3://bucket/x", Path("s3://bucket/x")], ids=["text", "path"])
-def test_no_function_takes_an_address(here, suffix, call, address):
-    given = type(address)(f"{address}{suffix}") if isinstance(address, str) else address.with_suffix(suffix)
-    with pytest.raises(InputError, match=r"^(path|export)='s3:.* is an address, and only local files are supported"):
-        call(given)
-    assert list(here.iterdir()) == []
-    (here / "s3:" / "bucket").mkdir(parents=True)  # as an earlier version left it behind
-    with pytest.raises(InputError, match="is an address"):
-        call(given)
-    assert list((here / "s3:" / "bucket").iterdir()) == []
+def test_no_function_takes_an_address(here, monkeypatch, subtests):
+    for name, (suffix, call) in DOORS.items():
+        for given in [f"s3://bucket/x{suffix}", Path("s3://bucket/x").with_suffix(suffix)]:
+            with subtests.test(name, given=given):
+                folder = here / f"{name} {type(given).__name__}"
+                folder.mkdir()
+                monkeypatch.chdir(folder)
+                with pytest.raises(
+                    InputError, match=r"^(path|export)='s3:.* is an address, and only local files are supported"
+                ):
+                    call(given)
+                assert list(folder.iterdir()) == []
+                (folder / "s3:" / "bucket").mkdir(parents=True)  # as an earlier version left it behind
+                with pytest.raises(InputError, match="is an address"):
+                    call(given)
+                assert list((folder / "s3:" / "bucket").iterdir()) == []
 
 
-@pytest.mark.parametrize(("suffix", "call"), DOORS.values(), ids=DOORS)
-def test_every_function_takes_file_addresses_and_drive_letters(here, suffix, call):
-    folder = here / "a folder, 100 % é"
-    folder.mkdir()
-    call((folder / f"x#1{suffix}").as_uri())
-    assert [path.name for path in folder.iterdir()] == [f"x#1{suffix}"]
-    if os.name != "nt":  # where these are names of files like any other
-        call(f"C:\\x{suffix}")
-        assert (here / f"C:\\x{suffix}").exists()
+def test_every_function_takes_file_addresses_and_drive_letters(here, monkeypatch, subtests):
+    for name, (suffix, call) in DOORS.items():
+        with subtests.test(name):
+            folder = here / name / "a folder, 100 % é"
+            folder.mkdir(parents=True)
+            monkeypatch.chdir(here / name)
+            call((folder / f"x#1{suffix}").as_uri())
+            assert [path.name for path in folder.iterdir()] == [f"x#1{suffix}"]
+            if os.name != "nt":  # where these are names of files like any other
+                call(f"C:\\x{suffix}")
+                assert (here / name / f"C:\\x{suffix}").exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
+def test_local_paths(subtests):
+    for given, expected in [
         ("x.json", "x.json"),
         ("C:\\maps\\x.json", "C:\\maps\\x.json"),
         ("c:/maps/x.json", "c:/maps/x.json"),
@@ -156,10 +162,9 @@ def test_every_function_takes_file_addresses_and_drive_letters(here, suffix, cal
         ("FILE://localhost/tmp/x.json", "/tmp/x.json"),
         (Path("file:///tmp/x.json"), "/tmp/x.json"),
         ("file:///tmp/a%20b%25%23%3F.json", "/tmp/a b%#?.json"),
-    ],
-)
-def test_local_paths(given, expected):
-    assert local_path(given) == Path(expected)
+    ]:
+        with subtests.test(given=given, expected=expected):
+            assert local_path(given) == Path(expected)
 
 
 def test_names_that_are_not_utf8_survive_a_file_address(here):
@@ -167,19 +172,17 @@ def test_names_that_are_not_utf8_survive_a_file_address(here):
     assert local_path(path.as_uri()) == path
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
+def test_file_addresses_on_windows(subtests):
+    for url, expected in [
         ("file:///C:/maps/a%20b.json", "C:/maps/a b.json"),
         ("file://server/share/x.json", "//server/share/x.json"),
         ("file:\\C:\\maps\\x.json", "C:/maps/x.json"),
-    ],
-)
-def test_file_addresses_on_windows(url, expected):
-    assert of_file_url(url, "path", windows=True) == expected
+    ]:
+        with subtests.test(url=url, expected=expected):
+            assert of_file_url(url, "path", windows=True) == expected
 
 
-@pytest.mark.parametrize("given", [None, 3, b"x.json", ""])
-def test_what_is_not_a_path_is_refused(given):
-    with pytest.raises(InputError, match=r"^path is "):
-        local_path(given)
+def test_what_is_not_a_path_is_refused(subtests):
+    for given in [None, 3, b"x.json", ""]:
+        with subtests.test(given=given), pytest.raises(InputError, match=r"^path is "):
+            local_path(given)

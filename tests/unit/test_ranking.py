@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from tests import worlds
 
 import calibrant
 from calibrant.fits.ranking import Ranking
@@ -19,15 +20,12 @@ from calibrant.tallies import Tally
 pytestmark = pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 
 
-def world(n: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    scores = rng.beta(2, 5, n)
-    return scores, (rng.random(n) < scores).astype(int)
+def world(n: int = 3000, seed: int = 0) -> worlds.Rows:
+    return worlds.calibrated(n, seed, shape=(2, 5))
 
 
-@pytest.mark.parametrize(
-    ("fitted", "said"),
-    [
+def test_a_map_says_what_it_does_to_four_rows(subtests):
+    for fitted, said in [
         (LogitAffineMap(0.5, 1.0), "Ranking unchanged."),
         (BetaMap(0.5, 2.0, 1.0), "Ranking unchanged."),
         (PiecewiseLinearMap([0.0, 0.5, 1.0], [0.1, 0.2, 0.9]), "Ranking unchanged."),
@@ -53,23 +51,25 @@ def world(n: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         ),
         (LogitAffineMap(0.0, 1.0), "Ranking lost: all scores get one probability (AUC 0.7500 to 0.5000)."),
         (PiecewiseLinearMap([0.2, 1.0], [0.2, 0.9]), "Ties cost 0.1250 of AUC (0.7500 to 0.6250)."),
-    ],
-)
-def test_a_map_says_what_it_does_to_four_rows(fitted, said):
-    assert str(Ranking.of(fitted, Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]))) == said
+    ]:
+        with subtests.test(fitted=fitted, said=said):
+            assert str(Ranking.of(fitted, Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]))) == said
 
 
-@pytest.mark.parametrize("grid", [None, Grid()])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_areas_are_those_of_the_metric(grid, weighted):
-    scores, y = world(50_000)
-    scores = scores.round(4)
-    weights = np.random.default_rng(1).random(len(y)) if weighted else None
-    tally = Tally.from_arrays(scores, y, weights, grid=grid)
-    fitted = calibrant.HistogramBinning(7).fit_tally(tally).map_
-    found = Ranking.of(fitted, tally)
-    assert found.before == pytest.approx(auc(tally).value, rel=1e-12)
-    assert found.after == pytest.approx(auc(fitted.apply(scores), y, weights).value, rel=1e-3 if grid else 1e-12)
+def test_areas_are_those_of_the_metric(subtests):
+    for grid in [None, Grid()]:
+        for weighted in [False, True]:
+            with subtests.test(grid=grid, weighted=weighted):
+                scores, y = world(50_000)
+                scores = scores.round(4)
+                weights = np.random.default_rng(1).random(len(y)) if weighted else None
+                tally = Tally.from_arrays(scores, y, weights, grid=grid)
+                fitted = calibrant.HistogramBinning(7).fit_tally(tally).map_
+                found = Ranking.of(fitted, tally)
+                assert found.before == pytest.approx(auc(tally).value, rel=1e-12)
+                assert found.after == pytest.approx(
+                    auc(fitted.apply(scores), y, weights).value, rel=1e-3 if grid else 1e-12
+                )
 
 
 def test_the_same_function_written_otherwise_gives_the_same_ranking():
@@ -108,22 +108,24 @@ def test_every_calibrator_prints_its_ranking():
 # --------------------------------------------------------------------------------------------------------- few rows
 
 
-@pytest.mark.parametrize(
-    ("name", "rung"),
-    [("IsotonicCalibrator", "isotonic"), ("SplineCalibrator", "spline"), ("BayesianBinning", "binning"),
-     ("VennAbers", "isotonic")],
-)  # fmt: skip
-def test_a_rich_map_on_few_rows_says_so(name, rung):
-    least = CANDIDATES[rung].least
-    few, y = world(int(least))  # about 29 % events
-    cal = getattr(calibrant, name)().fit(few, y)
-    said = [str(note) for note in cal.notes_ if note.code == "few-for-rich-map"]
-    assert len(said) == 1
-    assert said[0].startswith(f"{y.sum():,} rows of the rarer class are few for a map this rich")
-    assert said[0].endswith(f"from {least:,.6g} on")
-    assert f"note: {said[0]}" in str(cal)
-    many = getattr(calibrant, name)().fit(*world(int(5 * least)))
-    assert "few-for-rich-map" not in {note.code for note in many.notes_}
+def test_a_rich_map_on_few_rows_says_so(subtests):
+    for name, rung in [
+        ("IsotonicCalibrator", "isotonic"),
+        ("SplineCalibrator", "spline"),
+        ("BayesianBinning", "binning"),
+        ("VennAbers", "isotonic"),
+    ]:
+        with subtests.test(name=name, rung=rung):
+            least = CANDIDATES[rung].least
+            few, y = world(int(least))  # about 29 % events
+            cal = getattr(calibrant, name)().fit(few, y)
+            said = [str(note) for note in cal.notes_ if note.code == "few-for-rich-map"]
+            assert len(said) == 1
+            assert said[0].startswith(f"{y.sum():,} rows of the rarer class are few for a map this rich")
+            assert said[0].endswith(f"from {least:,.6g} on")
+            assert f"note: {said[0]}" in str(cal)
+            many = getattr(calibrant, name)().fit(*world(int(5 * least)))
+            assert "few-for-rich-map" not in {note.code for note in many.notes_}
 
 
 def test_simple_maps_are_for_few_rows():
@@ -135,12 +137,12 @@ def test_simple_maps_are_for_few_rows():
 
 
 def test_a_choice_knows_its_state():
-    scores, y = world(4000, 3)
+    scores, y = world(1500, 3)
     tenths = np.repeat(np.arange(1, 10) / 10, 400)
     as_it_should = np.tile(np.arange(400), 9) < np.rint(400 * tenths)  # of 400 rows at s exactly 400 s are events
     kept = calibrant.calibrate(tenths, as_it_should)
     assert kept.state_ == kept.calibration_.provenance.state == "kept"
-    off = calibrant.calibrate(scores, np.random.default_rng(5).random(4000) < scores / (scores + 3 * (1 - scores)))
+    off = calibrant.calibrate(scores, np.random.default_rng(5).random(1500) < scores / (scores + 3 * (1 - scores)))
     assert off.state_ == "calibrated"
     few = calibrant.calibrate(scores[:6], [0, 1, 0, 0, 1, 0])
     assert few.state_ == "uncalibrated"
@@ -166,7 +168,7 @@ def test_what_was_not_tried_is_told_with_the_rows_it_takes():
 
 
 def test_a_guarantee_is_a_choice():
-    scores, y = world(20_000)
+    scores, y = world(6_000)
     assert calibrant.calibrate(scores, y, guarantee=(0.1, 0.1)).state_ == "calibrated"
 
 

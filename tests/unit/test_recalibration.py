@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
+from tests import worlds
 
 from calibrant.messages import InputError
 from calibrant.metrics.binary.curves import row_quantiles
@@ -29,10 +30,8 @@ def codes(found: Any) -> list[str]:
     return [note.code for note in found.notes]
 
 
-def world(n: int = 2000, seed: int = 0, slope: float = 0.7, shift: float = -0.3) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    s = rng.random(n)
-    return s, (rng.random(n) < expit(slope * logit(s) + shift)).astype(int)
+def world(n: int = 2000, seed: int = 0, slope: float = 0.7, shift: float = -0.3) -> worlds.Rows:
+    return worlds.shifted(n, seed, slope=slope, level=shift)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -92,25 +91,26 @@ def test_one_class_has_neither_intercept_nor_slope(label):
     assert "nan" in str(found)
 
 
-@pytest.mark.parametrize("x", [[-4.0, -2.5, -1.0, 0.2, 1.0, 2.2], [-3.0, -3.0, -1.0, -1.0, 1.0, 1.0, 1.0]])
-@pytest.mark.parametrize("up", [True, False])
-def test_a_slope_of_separated_classes_is_tested_by_counting_all_labels(x: list[float], up: bool) -> None:
+def test_a_slope_of_separated_classes_is_tested_by_counting_all_labels(subtests) -> None:
     """The share of labels with as many events that are as separated, each weighted by its probability at the slope."""
-    order = np.argsort(x, kind="stable")
-    for k in range(1, len(x)):
-        y = np.zeros(len(x), dtype=int)
-        y[order[-k:] if up else order[:k]] = 1
-        slope = Parameters.of(Tally.from_arrays(expit(np.array(x)), y, kind="probability")).slope
-        assert slope.value == (math.inf if up else -math.inf)
-        for at in (0.3, 1.0, 1.2, 3.0):
-            sums = np.array([np.array(x)[list(chosen)].sum() for chosen in combinations(range(len(x)), k)])
-            seen = (sums >= y @ x - 1e-9) if up else (sums <= y @ x + 1e-9)
-            share = np.exp(at * sums)[seen].sum() / np.exp(at * sums).sum()
-            assert slope.p_value(at) == pytest.approx(min(2.0 * share, 1.0), rel=1e-6)
-        low, high = slope.interval(0.9)
-        end = low if up else high
-        assert math.isinf(high if up else low)
-        assert math.isinf(end) or slope.p_value(end) == pytest.approx(0.1, rel=1e-3)
+    for x in [[-4.0, -2.5, -1.0, 0.2, 1.0, 2.2], [-3.0, -3.0, -1.0, -1.0, 1.0, 1.0, 1.0]]:
+        for up in [True, False]:
+            with subtests.test(x=x, up=up):
+                order = np.argsort(x, kind="stable")
+                for k in range(1, len(x)):
+                    y = np.zeros(len(x), dtype=int)
+                    y[order[-k:] if up else order[:k]] = 1
+                    slope = Parameters.of(Tally.from_arrays(expit(np.array(x)), y, kind="probability")).slope
+                    assert slope.value == (math.inf if up else -math.inf)
+                    for at in (0.3, 1.0, 1.2, 3.0):
+                        sums = np.array([np.array(x)[list(chosen)].sum() for chosen in combinations(range(len(x)), k)])
+                        seen = (sums >= y @ x - 1e-9) if up else (sums <= y @ x + 1e-9)
+                        share = np.exp(at * sums)[seen].sum() / np.exp(at * sums).sum()
+                        assert slope.p_value(at) == pytest.approx(min(2.0 * share, 1.0), rel=1e-6)
+                    low, high = slope.interval(0.9)
+                    end = low if up else high
+                    assert math.isinf(high if up else low)
+                    assert math.isinf(end) or slope.p_value(end) == pytest.approx(0.1, rel=1e-3)
 
 
 def test_one_event_at_the_highest_score_says_little_about_the_slope() -> None:
@@ -121,13 +121,14 @@ def test_one_event_at_the_highest_score_says_little_about_the_slope() -> None:
     assert slope.p_value(50.0) == 1.0  # was 1e-14, where the level did not reach
 
 
-@pytest.mark.parametrize("y", [[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1]])
-def test_separated_classes_have_an_intercept_but_no_slope(y):
-    found = recalibration([0.1, 0.2, 0.3, 0.4], y)
-    assert math.isfinite(found.intercept.value)
-    assert math.isnan(found.slope.value)
-    assert codes(found) == ["separated-classes"]
-    assert "the classes are separated by the score: the slope has no finite estimate" in str(found)
+def test_separated_classes_have_an_intercept_but_no_slope(subtests):
+    for y in [[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1]]:
+        with subtests.test(y=y):
+            found = recalibration([0.1, 0.2, 0.3, 0.4], y)
+            assert math.isfinite(found.intercept.value)
+            assert math.isnan(found.slope.value)
+            assert codes(found) == ["separated-classes"]
+            assert "the classes are separated by the score: the slope has no finite estimate" in str(found)
 
 
 def test_a_constant_score_has_an_intercept_but_no_slope():
@@ -231,10 +232,11 @@ def test_the_spline_gives_up_knots_with_a_note():
     assert short.rates[0] == pytest.approx(expit(line.slope.value * logit(0.3) + line.slope_intercept.value), rel=1e-8)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_constant_score_has_its_rate_as_curve(method):
-    found = ici([0.5] * 4, [1, 1, 1, 0], method=method, repetitions=0)
-    assert (found.ici, found.e50, found.e90, found.emax) == pytest.approx((0.25,) * 4)
+def test_a_constant_score_has_its_rate_as_curve(subtests):
+    for method in METHODS:
+        with subtests.test(method=method):
+            found = ici([0.5] * 4, [1, 1, 1, 0], method=method, repetitions=0)
+            assert (found.ici, found.e50, found.e90, found.emax) == pytest.approx((0.25,) * 4)
 
 
 def test_one_class_or_separated_classes_have_no_spline_but_a_loess():
@@ -250,20 +252,22 @@ def test_one_class_or_separated_classes_have_no_spline_but_a_loess():
     assert calibration_curve([0.1, 0.2], [0, 0]).to_dict()["rates"][0] is None
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_one_row_and_two_rows(method):
-    for s, y in (([0.3], [1]), ([0.3, 0.6], [1, 0]), ([0.0, 1.0], [1, 0])):
-        found = ici(s, y, method=method, repetitions=5)
-        assert found.method == method
-        assert len(str(found).splitlines()) >= 1
+def test_one_row_and_two_rows(subtests):
+    for method in METHODS:
+        with subtests.test(method=method):
+            for s, y in (([0.3], [1]), ([0.3, 0.6], [1, 0]), ([0.0, 1.0], [1, 0])):
+                found = ici(s, y, method=method, repetitions=5)
+                assert found.method == method
+                assert len(str(found).splitlines()) >= 1
 
 
-@pytest.mark.parametrize("method", METHODS)
-@given(data=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=20))
+@given(
+    method=st.sampled_from(METHODS),
+    data=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=20),
+)
 def test_weights_are_repetition_for_curves(method, data):
     s, y, w = (np.array(column) for column in zip(*data, strict=True))
-    if not w.any():
-        return
+    assume(w.any())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         weighted = ici(s / 8, y, w, method=method, repetitions=0)
@@ -273,25 +277,28 @@ def test_weights_are_repetition_for_curves(method, data):
     assert weighted.notes == repeated.notes
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_importance_weights_grid_and_many_cells(method):
-    s, y = world(70_000, seed=3)
-    w = np.random.default_rng(1).random(3000)
-    exact = ici(s, y, method=method, repetitions=0)
-    grid = ici(Tally.from_arrays(s, y, grid=Grid()), method=method, repetitions=0)
-    assert grid.ici == pytest.approx(exact.ici, rel=1e-3)
-    few = ici(s[:3000], y[:3000], w, method=method, repetitions=0).ici
-    assert ici(s[:3000], y[:3000], w * 1e6, method=method, repetitions=0).ici == pytest.approx(few, rel=1e-6)
-    assert few == pytest.approx(exact.ici, abs=0.03)
+def test_importance_weights_grid_and_many_cells(subtests):
+    for method in METHODS:
+        with subtests.test(method=method):
+            s, y = world(70_000, seed=3)
+            w = np.random.default_rng(1).random(3000)
+            exact = ici(s, y, method=method, repetitions=0)
+            grid = ici(Tally.from_arrays(s, y, grid=Grid()), method=method, repetitions=0)
+            assert grid.ici == pytest.approx(exact.ici, rel=1e-3)
+            few = ici(s[:3000], y[:3000], w, method=method, repetitions=0).ici
+            assert ici(s[:3000], y[:3000], w * 1e6, method=method, repetitions=0).ici == pytest.approx(few, rel=1e-6)
+            assert few == pytest.approx(exact.ici, abs=0.03)
 
 
 @pytest.mark.parametrize("method", ["spline", "isotonic"])
 def test_bootstrap_errors_are_those_of_fresh_samples(method):
     spread = np.std([ici(*world(1500, seed), method=method, repetitions=0).ici for seed in range(60)])
-    found = ici(*world(1500), method=method, repetitions=100)
-    assert found.se[0] == pytest.approx(spread, rel=0.4)
-    assert ici(*world(1500), method=method, repetitions=100) == found
-    assert ici(*world(1500), method=method, repetitions=100, random_state=1).se != found.se
+    assert ici(*world(1500), method=method, repetitions=100).se[0] == pytest.approx(spread, rel=0.4)
+    found, again, other = (
+        ici(*world(1500), method=method, repetitions=10, random_state=random_state) for random_state in (0, 0, 1)
+    )
+    assert found == again
+    assert found.se != other.se
 
 
 def test_quantiles_of_repeated_rows_are_numpys():

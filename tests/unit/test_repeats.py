@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from tests import worlds
 
 import calibrant as cb
 from calibrant.arrays import check_rows
@@ -11,27 +11,27 @@ from calibrant.numerics import Grid
 from calibrant.tallies import Tally, repeat_notes, repeat_notes_of_rows, repeats
 
 
-def draw(n=300, rate=0.3, seed=0):
-    rng = np.random.default_rng(seed)
-    p = rng.beta(2.0, 2.0 * (1.0 - rate) / rate, n)
-    return p, (rng.random(n) < p).astype(int)
+def draw(n: int = 300, rate: float = 0.3, seed: int = 0) -> worlds.Rows:
+    """Calibrated, with about this rate of events."""
+    return worlds.calibrated(n, seed, shape=(2.0, 2.0 * (1.0 - rate) / rate))
 
 
 def repeated(notes):
     return [note for note in notes if note.code in ("copied-rows", "unmixed-labels")]
 
 
-@pytest.mark.parametrize("copies", [2, 3, 10])
-def test_equal_copies_are_counted(copies):
-    scores, y = draw()
-    assert not repeat_notes(Tally.from_arrays(scores, y))
-    (note,) = repeat_notes(Tally.from_arrays(np.tile(scores, copies), np.tile(y, copies)))
-    assert (note.code, note.values) == ("copied-rows", {"copies": copies})
-    assert str(note) == (
-        f"the rows look repeated: nearly every pair of score and label occurs {copies} times or a multiple of it. If a "
-        "join or oversampling made copies, losses and intervals are too good: remove the copies, or pass the id of the "
-        "original row as groups"
-    )
+def test_equal_copies_are_counted(subtests):
+    for copies in [2, 3, 10]:
+        with subtests.test(copies=copies):
+            scores, y = draw()
+            assert not repeat_notes(Tally.from_arrays(scores, y))
+            (note,) = repeat_notes(Tally.from_arrays(np.tile(scores, copies), np.tile(y, copies)))
+            assert (note.code, note.values) == ("copied-rows", {"copies": copies})
+            assert str(note) == (
+                f"the rows look repeated: nearly every pair of score and label occurs {copies} times or a multiple of "
+                "it. If a join or oversampling made copies, losses and intervals are too good: remove the copies, or "
+                "pass the id of the original row as groups"
+            )
 
 
 def test_equal_copies_of_tied_scores_are_seen():

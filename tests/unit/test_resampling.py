@@ -6,6 +6,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from tests import worlds
 
 from calibrant.messages import InputError
 from calibrant.metrics import resampling
@@ -26,21 +27,15 @@ def everything(sample: Resampled) -> Floats:
     return np.concatenate([sample.n, sample.events, sample.score_sum], axis=-1)
 
 
-def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    scores = rng.random(n)
-    return scores, (rng.random(n) < 0.8 * scores).astype(int)
-
-
 def test_the_statistic_on_the_data_is_the_metric() -> None:
-    scores, y = rows(400)
+    scores, y = worlds.proportional(400)
     bins = Bins.of(scores, y)
     assert error(Resampled.once(bins)).tolist() == pytest.approx([ece(scores, y).value], abs=1e-15)
 
 
 def test_bootstrap_samples_have_the_moments_of_rows_drawn_with_replacement() -> None:
     """n by bin and events by bin: mean as observed, variance as Poisson, n and events of a bin covary by the events."""
-    bins = Bins.of(*rows(400), n_bins=3)
+    bins = Bins.of(*worlds.proportional(400), n_bins=3)
     draws = bootstrap(bins, everything, repetitions=20_000)
     n, events, score_sum = np.split(draws, 3, axis=1)
     assert n.mean(axis=0) == pytest.approx(bins.n, rel=0.01)
@@ -53,7 +48,7 @@ def test_bootstrap_samples_have_the_moments_of_rows_drawn_with_replacement() -> 
 
 
 def test_weights_make_a_bin_vary_as_its_squared_weights() -> None:
-    scores, y = rows(500)
+    scores, y = worlds.proportional(500)
     weights = np.random.default_rng(1).exponential(size=500)
     bins = Bins.of(scores, y, weights, n_bins=2)
     n = np.split(bootstrap(bins, everything, repetitions=20_000), 3, axis=1)[0]
@@ -63,7 +58,7 @@ def test_weights_make_a_bin_vary_as_its_squared_weights() -> None:
 
 
 def test_null_samples_keep_the_scores_and_draw_labels_from_them() -> None:
-    bins = Bins.of(*rows(300), n_bins=3)
+    bins = Bins.of(*worlds.proportional(300), n_bins=3)
     n, events, score_sum = np.split(null_draws(bins, everything, repetitions=20_000), 3, axis=1)
     assert (n == bins.n).all()
     assert (score_sum == bins.score_sum).all()
@@ -95,12 +90,12 @@ def test_empty_bins_stay_empty_and_a_single_row_is_no_exception() -> None:
 
 
 def test_a_statistic_may_have_one_value_per_bin() -> None:
-    bins = Bins.of(*rows(200), n_bins=4)
+    bins = Bins.of(*worlds.proportional(200), n_bins=4)
     assert bootstrap(bins, lambda sample: sample.rate, repetitions=50).shape == (50, 4)
 
 
 def test_tallies_are_cut_as_bins_are() -> None:
-    scores, y = rows(300)
+    scores, y = worlds.proportional(300)
     tally = Tally.from_arrays(scores, y)
     for options in ({"n_bins": 5}, {"strategy": "mass", "n_bins": 4}, {"edges": [0.5]}):
         direct = bootstrap(Bins.of(scores, y, **options), error)
@@ -108,7 +103,7 @@ def test_tallies_are_cut_as_bins_are() -> None:
 
 
 def test_one_seed_one_answer_and_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    bins = Bins.of(*rows(300))
+    bins = Bins.of(*worlds.proportional(300))
     first = bootstrap(bins, error, repetitions=200, random_state=3)
     assert (bootstrap(bins, error, repetitions=200, random_state=3) == first).all()
     assert (bootstrap(bins, error, repetitions=200, random_state=4) != first).any()
@@ -120,7 +115,7 @@ def test_one_seed_one_answer_and_blocks_add_up(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("draw", [bootstrap, null_draws])
 def test_too_many_bins_are_refused_with_their_cost(draw: object) -> None:
-    bins = Bins.of(*rows(1_000), n_bins=201)
+    bins = Bins.of(*worlds.proportional(1_000), n_bins=201)
     with pytest.raises(InputError, match=r"1,000 samples of 201 bins would take about 0.02 s.*raise max_bins"):
         draw(bins, error)  # type: ignore[operator]
     assert draw(bins, error, max_bins=201, repetitions=2).shape == (2,)  # type: ignore[operator]
@@ -187,7 +182,7 @@ def test_groups_share_the_bins_of_the_whole(strategy: str) -> None:
 
 
 def test_a_thousand_samples_cost_no_more_than_one_pass_over_a_million_rows() -> None:
-    scores, y = rows(1_000_000)
+    scores, y = worlds.proportional(1_000_000)
     bins = Bins.of(scores, y)
 
     def one_pass() -> None:

@@ -58,10 +58,10 @@ def test_scores_of_0_and_1_stay_near_the_ends() -> None:
     assert np.isnan(SamplingCorrection(kept_negatives=0.01).transform([np.nan])).all()
 
 
-@pytest.mark.parametrize("method", ["smote", "SMOTE", "ADASYN", "borderline_smote", "synthetic"])
-def test_made_up_rows_are_refused_with_a_reason_and_a_way_out(method: str) -> None:
-    with pytest.raises(InputError, match=r"makes rows up.*PlattScaling"):
-        SamplingCorrection(kept_negatives=0.1, method=method)
+def test_made_up_rows_are_refused_with_a_reason_and_a_way_out(subtests) -> None:
+    for method in ["smote", "SMOTE", "ADASYN", "borderline_smote", "synthetic"]:
+        with subtests.test(method=method), pytest.raises(InputError, match=r"makes rows up.*PlattScaling"):
+            SamplingCorrection(kept_negatives=0.1, method=method)
 
 
 def test_honest_ways_to_rebalance_are_taken() -> None:
@@ -69,9 +69,8 @@ def test_honest_ways_to_rebalance_are_taken() -> None:
         assert SamplingCorrection(class_weight=3, method=method).offset == -math.log(3)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "words"),
-    [
+def test_what_cannot_be_meant_is_refused_in_one_sentence(subtests) -> None:
+    for recipe, words in [
         ({}, "together with true_rate, but not both"),
         ({"train_rate": 0.5}, "together with true_rate, but not both"),
         ({"kept_negatives": 0.1, "train_rate": 0.5, "true_rate": 0.1}, "together with true_rate, but not both"),
@@ -84,12 +83,11 @@ def test_honest_ways_to_rebalance_are_taken() -> None:
         ({"train_rate": 0.5, "true_rate": 0.0}, "true_rate"),
         ({"train_rate": 1.0, "true_rate": 0.1}, "train_rate"),
         ({"class_weight": 2.0, "method": "magic"}, "not known"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_in_one_sentence(recipe: dict[str, float], words: str) -> None:
-    with pytest.raises(InputError, match=words) as caught:
-        SamplingCorrection(**recipe)
-    assert "\n" not in str(caught.value)
+    ]:
+        with subtests.test(recipe=recipe, words=words):
+            with pytest.raises(InputError, match=words) as caught:
+                SamplingCorrection(**recipe)
+            assert "\n" not in str(caught.value)
 
 
 def test_it_is_a_calibration_that_saves_exports_and_joins_a_frame(tmp_path) -> None:

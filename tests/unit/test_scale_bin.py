@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests import worlds
 
 from calibrant import (
     BetaScaling,
@@ -22,13 +23,6 @@ from calibrant.maps import LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid, expit
 from calibrant.tallies import Tally
-
-
-def sample(n=2000, seed=0, decimals=None):
-    rng = np.random.default_rng(seed)
-    scores = rng.random(n) if decimals is None else rng.random(n).round(decimals)
-    return scores, (rng.random(n) < scores**2).astype(int)
-
 
 # ------------------------------------------------------------------------------------------------------ where bins end
 
@@ -76,7 +70,7 @@ def test_edges_keep_between_whole_cells():
 
 
 def test_a_part_and_the_rest_are_all_rows():
-    tally = Tally.from_arrays(*sample(101))
+    tally = Tally.from_arrays(*worlds.inflated(101))
     for size, rows in ((0.5, 50), (30, 30), (0.25, 25)):
         part, rest = parted(tally, size, 0)
         assert part.total == rows
@@ -109,7 +103,7 @@ def test_values_are_means_of_the_scaled_scores_by_hand():
 
 
 def test_any_scaling_will_do_if_it_never_falls():
-    scores, y = sample()
+    scores, y = worlds.inflated()
     for scaling in (BetaScaling(), IsotonicCalibrator(), IsotonicCalibrator(step=True)):
         cal = ScalingBinning(8, scaling=scaling).fit(scores, y)
         assert (np.diff(cal.map_.values) > 0).all()
@@ -121,7 +115,7 @@ def test_any_scaling_will_do_if_it_never_falls():
 
 
 def test_a_part_fits_the_scaling_and_the_rest_fills_the_bins():
-    scores, y = sample(400)
+    scores, y = worlds.inflated(400)
     cal = ScalingBinning(4, part_size=100, random_state=3).fit(scores, y)
     part, rest = Tally.from_arrays(scores, y).split(100, 3)
     scaling = PlattScaling().fit_tally(part)
@@ -131,7 +125,7 @@ def test_a_part_fits_the_scaling_and_the_rest_fills_the_bins():
 
 
 def test_there_is_no_certificate_for_means_of_scaled_scores():
-    answer = ScalingBinning().fit(*sample()).certificate()
+    answer = ScalingBinning().fit(*worlds.inflated()).certificate()
     assert isinstance(answer, Refusal)
     assert "outcomes=True" in str(answer)
 
@@ -140,7 +134,7 @@ def test_there_is_no_certificate_for_means_of_scaled_scores():
 
 
 def test_outcomes_are_rates_in_equal_widths_of_the_scaled_score():
-    scores, y = sample(1000, seed=5)
+    scores, y = worlds.inflated(1000, seed=5)
     cal = ScalingBinning(4, outcomes=True, random_state=7).fit(scores, y)
     part, rest = Tally.from_arrays(scores, y).split(500, 7)
     scaling = PlattScaling().fit_tally(part)
@@ -152,7 +146,7 @@ def test_outcomes_are_rates_in_equal_widths_of_the_scaled_score():
 
 
 def test_outcomes_carry_a_certificate_about_rows_that_chose_nothing():
-    scores, y = sample(1000, seed=5)
+    scores, y = worlds.inflated(1000, seed=5)
     seeded = ScalingBinning(4, outcomes=True, random_state=7).fit(scores, y).certificate()
     assert isinstance(seeded, Certificate)
     assert seeded.n == 500
@@ -175,7 +169,7 @@ def test_empty_bins_are_not_promised():
 
 @pytest.mark.parametrize("outcomes", [False, True])
 def test_weights_are_repetition_and_merging_changes_nothing(outcomes):
-    scores, y = sample(300, decimals=2)
+    scores, y = worlds.inflated(300, decimals=2)
     w = np.random.default_rng(1).integers(0, 4, 300)
     new = lambda: ScalingBinning(5, outcomes=outcomes, random_state=2)  # noqa: E731
     repeated = new().fit(np.repeat(scores, w), np.repeat(y, w))
@@ -184,19 +178,24 @@ def test_weights_are_repetition_and_merging_changes_nothing(outcomes):
     assert new().fit_tally(halves).map_ == new().fit(scores, y).map_
 
 
-@pytest.mark.parametrize("scores", [[0.3], [0.3, 0.3], [0.0, 1.0], np.full(50, 0.4)])
-def test_few_and_constant_scores(scores):
-    y = (np.arange(len(scores)) % 2).astype(int)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)
-        out = ScalingBinning().fit(scores, y, kind="probability").transform([0.0, 0.3, 1.0])
-        if len(scores) > 1:
-            rates = ScalingBinning(outcomes=True, random_state=0).fit(scores, y, kind="probability").transform([0.3])
-            assert ((rates > 0) & (rates < 1)).all()
-    assert ((out > 0) & (out < 1)).all()
+def test_few_and_constant_scores(subtests):
+    for scores in [[0.3], [0.3, 0.3], [0.0, 1.0], np.full(50, 0.4)]:
+        with subtests.test(scores=scores):
+            y = (np.arange(len(scores)) % 2).astype(int)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CalibrantWarning)
+                out = ScalingBinning().fit(scores, y, kind="probability").transform([0.0, 0.3, 1.0])
+                if len(scores) > 1:
+                    rates = (
+                        ScalingBinning(outcomes=True, random_state=0)
+                        .fit(scores, y, kind="probability")
+                        .transform([0.3])
+                    )
+                    assert ((rates > 0) & (rates < 1)).all()
+            assert ((out > 0) & (out < 1)).all()
 
 
-@pytest.mark.parametrize("n_bins", [0, -1, 2.5, "10", True, None])
-def test_a_number_of_bins_that_is_none_is_refused(n_bins):
-    with pytest.raises(InputError, match="n_bins"):
-        ScalingBinning(n_bins).fit(*sample(50))
+def test_a_number_of_bins_that_is_none_is_refused(subtests):
+    for n_bins in [0, -1, 2.5, "10", True, None]:
+        with subtests.test(n_bins=n_bins), pytest.raises(InputError, match="n_bins"):
+            ScalingBinning(n_bins).fit(*worlds.inflated(50))

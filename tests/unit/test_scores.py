@@ -223,17 +223,24 @@ def test_a_tiny_score_is_not_clipped() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ties", [None, 12])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_values_are_scikit_learns(ties: int | None, weighted: bool) -> None:
-    scores, y, gamma = sample(ties=ties)
-    weights = gamma if weighted else None
-    assert brier(scores, y, weights).value == pytest.approx(sk.brier_score_loss(y, scores, sample_weight=weights))
-    assert log_loss(scores, y, weights).value == pytest.approx(sk.log_loss(y, scores, sample_weight=weights))
-    assert auc(scores, y, weights).value == pytest.approx(sk.roc_auc_score(y, scores, sample_weight=weights))
-    expected = sk.accuracy_score(y, scores >= 0.3, sample_weight=weights)
-    assert accuracy(scores, y, weights, threshold=0.3).value == pytest.approx(expected)
-    assert classification_loss(scores, y, weights, threshold=0.3).value == pytest.approx(1 - expected)
+def test_values_are_scikit_learns(subtests) -> None:
+    for ties in [None, 12]:
+        for weighted in [False, True]:
+            with subtests.test(ties=ties, weighted=weighted):
+                scores, y, gamma = sample(ties=ties)
+                weights = gamma if weighted else None
+                assert brier(scores, y, weights).value == pytest.approx(
+                    sk.brier_score_loss(y, scores, sample_weight=weights)
+                )
+                assert log_loss(scores, y, weights).value == pytest.approx(
+                    sk.log_loss(y, scores, sample_weight=weights)
+                )
+                assert auc(scores, y, weights).value == pytest.approx(
+                    sk.roc_auc_score(y, scores, sample_weight=weights)
+                )
+                expected = sk.accuracy_score(y, scores >= 0.3, sample_weight=weights)
+                assert accuracy(scores, y, weights, threshold=0.3).value == pytest.approx(expected)
+                assert classification_loss(scores, y, weights, threshold=0.3).value == pytest.approx(1 - expected)
 
 
 def delong(scores: np.ndarray, y: np.ndarray) -> float:
@@ -250,39 +257,41 @@ def test_the_standard_error_of_auc_is_delongs(ties: int | None) -> None:
     assert auc(scores, y).se == pytest.approx(delong(scores, y))
 
 
-@pytest.mark.parametrize("metric", MEANS, ids=lambda metric: metric.__name__)
-def test_null_and_null_high_are_those_of_all_possible_labels(metric: Metric) -> None:
+def test_null_and_null_high_are_those_of_all_possible_labels(subtests) -> None:
     """Mean, spread and skewness over the 2^5 label vectors, each with the probability that the scores give it."""
-    scores = np.array([0.1, 0.35, 0.35, 0.6, 0.95])
-    labels = np.array(list(product([0, 1], repeat=5)))
-    chance = np.prod(np.where(labels == 1, scores, 1 - scores), axis=1)
-    square = brier if metric is rmse else metric  # for the root, the null values are the roots of the square's
-    values = np.array([quiet(square, scores, row).value for row in labels])
-    mean = (chance * values).sum()
-    spread = math.sqrt((chance * (values - mean) ** 2).sum())
-    high = mean + upper_point((chance * (values - mean) ** 3).sum() / spread**3) * spread
-    high = high if square is log_loss else min(high, 1.0)
-    found = metric(scores, [0, 0, 1, 1, 1])
-    expected = (math.sqrt(mean), math.sqrt(high)) if metric is rmse else (mean, high)
-    assert (found.null, found.null_high) == pytest.approx(expected)
+    for metric in MEANS:
+        with subtests.test(metric=metric.__name__):
+            scores = np.array([0.1, 0.35, 0.35, 0.6, 0.95])
+            labels = np.array(list(product([0, 1], repeat=5)))
+            chance = np.prod(np.where(labels == 1, scores, 1 - scores), axis=1)
+            square = brier if metric is rmse else metric  # for the root, the null values are the roots of the square's
+            values = np.array([quiet(square, scores, row).value for row in labels])
+            mean = (chance * values).sum()
+            spread = math.sqrt((chance * (values - mean) ** 2).sum())
+            high = mean + upper_point((chance * (values - mean) ** 3).sum() / spread**3) * spread
+            high = high if square is log_loss else min(high, 1.0)
+            found = metric(scores, [0, 0, 1, 1, 1])
+            expected = (math.sqrt(mean), math.sqrt(high)) if metric is rmse else (mean, high)
+            assert (found.null, found.null_high) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("metric", [brier, log_loss, accuracy, sharpness, refinement])
-def test_standard_errors_under_weights_are_those_of_the_influence_of_rows(metric: Metric) -> None:
+def test_standard_errors_under_weights_are_those_of_the_influence_of_rows(subtests) -> None:
     """The sum of squared influences, by numerical differentiation.
 
     Squared weights are shared over a cell or bin, so weights vary from row to row where each row has its own cell, and
     from bin to bin where rows are binned.
     """
-    scores, y, gamma = sample(60)
-    weights = 0.5 + np.floor(10 * scores) if metric in (sharpness, refinement) else gamma
-    steps = np.eye(60) * 1e-5
-    slopes = np.array(
-        [(metric(scores, y, weights + h).value - metric(scores, y, weights - h).value) / 2e-5 for h in steps]
-    )
-    size = weights.sum() ** 2 / (weights**2).sum()
-    expected = math.sqrt(((weights * slopes) ** 2).sum() * size / (size - 1))
-    assert metric(scores, y, weights).se == pytest.approx(expected, rel=1e-4)
+    for metric in [brier, log_loss, accuracy, sharpness, refinement]:
+        with subtests.test(metric=metric):
+            scores, y, gamma = sample(60)
+            weights = 0.5 + np.floor(10 * scores) if metric in (sharpness, refinement) else gamma
+            steps = np.eye(60) * 1e-5
+            slopes = np.array(
+                [(metric(scores, y, weights + h).value - metric(scores, y, weights - h).value) / 2e-5 for h in steps]
+            )
+            size = weights.sum() ** 2 / (weights**2).sum()
+            expected = math.sqrt(((weights * slopes) ** 2).sum() * size / (size - 1))
+            assert metric(scores, y, weights).se == pytest.approx(expected, rel=1e-4)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -290,8 +299,7 @@ def test_standard_errors_under_weights_are_those_of_the_influence_of_rows(metric
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@every_metric
-@given(counts=st.lists(st.integers(0, 4), min_size=12, max_size=12))
+@given(metric=st.sampled_from(ALL), counts=st.lists(st.integers(0, 4), min_size=12, max_size=12))
 def test_whole_weights_are_repetition_and_weight_zero_is_no_row(metric: Metric, counts: list[int]) -> None:
     counts[0] = counts[6] = 1  # at least one row of each class
     scores, y = np.linspace(0.05, 0.95, 6)[np.arange(12) % 6], np.repeat([0, 1], 6)
@@ -312,67 +320,73 @@ def alike(one: Estimate, other: Estimate) -> None:
         assert mine is None or mine == pytest.approx(yours, rel=1e-12, abs=1e-15, nan_ok=True), field
 
 
-@every_metric
-def test_neither_row_order_nor_the_way_of_merging_matters(metric: Metric) -> None:
-    scores, y, _ = sample(300, ties=20)
-    order = np.random.default_rng(3).permutation(300)
-    whole = metric(scores, y)
-    parts = Tally.from_arrays(scores[:100], y[:100]) + Tally.from_arrays(scores[100:], y[100:])
-    alike(metric(scores[order], y[order]), whole)
-    alike(metric(parts), whole)
+def test_neither_row_order_nor_the_way_of_merging_matters(subtests) -> None:
+    for metric in ALL:
+        with subtests.test(metric=metric.__name__):
+            scores, y, _ = sample(300, ties=20)
+            order = np.random.default_rng(3).permutation(300)
+            whole = metric(scores, y)
+            parts = Tally.from_arrays(scores[:100], y[:100]) + Tally.from_arrays(scores[100:], y[100:])
+            alike(metric(scores[order], y[order]), whole)
+            alike(metric(parts), whole)
 
 
-@every_metric
-def test_a_gridded_tally_is_close(metric: Metric) -> None:
-    scores, y, weights = sample(2_000)
-    grid = Grid()
-    for more in ((), (weights,)):
-        exact, near = metric(scores, y, *more), metric(Tally.from_arrays(scores, y, *more, grid=grid))
-        assert near.value == pytest.approx(exact.value, abs=2e-4)
-        assert near.se == pytest.approx(exact.se, rel=0.05)
+def test_a_gridded_tally_is_close(subtests) -> None:
+    for metric in ALL:
+        with subtests.test(metric=metric.__name__):
+            scores, y, weights = sample(2_000)
+            grid = Grid()
+            for more in ((), (weights,)):
+                exact, near = metric(scores, y, *more), metric(Tally.from_arrays(scores, y, *more, grid=grid))
+                assert near.value == pytest.approx(exact.value, abs=2e-4)
+                assert near.se == pytest.approx(exact.se, rel=0.05)
 
 
-@pytest.mark.parametrize("threshold", [0.3, 0.7, 0.1, 0.95])
-def test_a_heap_on_the_threshold_stays_above_it_on_a_grid(threshold: float) -> None:
-    scores, y = [threshold] * 6 + [0.01, 0.99], [1] * 6 + [0, 1]
-    gridded = Tally.from_arrays(scores, y, grid=Grid())
-    assert accuracy(gridded, threshold=threshold).value == 1.0
+def test_a_heap_on_the_threshold_stays_above_it_on_a_grid(subtests) -> None:
+    for threshold in [0.3, 0.7, 0.1, 0.95]:
+        with subtests.test(threshold=threshold):
+            scores, y = [threshold] * 6 + [0.01, 0.99], [1] * 6 + [0, 1]
+            gridded = Tally.from_arrays(scores, y, grid=Grid())
+            assert accuracy(gridded, threshold=threshold).value == 1.0
 
 
-@every_metric
-def test_a_table_of_bins_is_read_at_its_means(metric: Metric) -> None:
-    table = Tally.from_table([4, 6], [1, 5], edges=[0.5], scores=[0.2, 0.7])
-    rows = metric(np.repeat([0.2, 0.7], [4, 6]), [1, 0, 0, 0, 1, 1, 1, 1, 1, 0])
-    assert metric(table).value == pytest.approx(rows.value)
-    if metric not in (sharpness, refinement):
-        assert "bin-means" in codes(metric(table))
-        assert "computed as if every row had its bin's mean score" in str(metric(table))
-    with pytest.raises(InputError, match="no mean scores"):
-        brier(Tally.from_table([4, 6], [1, 5], edges=[0.5]))
+def test_a_table_of_bins_is_read_at_its_means(subtests) -> None:
+    for metric in ALL:
+        with subtests.test(metric=metric.__name__):
+            table = Tally.from_table([4, 6], [1, 5], edges=[0.5], scores=[0.2, 0.7])
+            rows = metric(np.repeat([0.2, 0.7], [4, 6]), [1, 0, 0, 0, 1, 1, 1, 1, 1, 0])
+            assert metric(table).value == pytest.approx(rows.value)
+            if metric not in (sharpness, refinement):
+                assert "bin-means" in codes(metric(table))
+                assert "computed as if every row had its bin's mean score" in str(metric(table))
+            with pytest.raises(InputError, match="no mean scores"):
+                brier(Tally.from_table([4, 6], [1, 5], edges=[0.5]))
 
 
-@every_metric
-@pytest.mark.parametrize("factor", [1e-90, 1e90])
-def test_the_unit_of_weights_does_not_matter(metric: Metric, factor: float) -> None:
-    scores, y, weights = sample(50)
-    plain, scaled = metric(scores, y, weights), metric(scores, y, weights * factor)
-    assert (scaled.value, scaled.se) == pytest.approx((plain.value, plain.se))
+def test_the_unit_of_weights_does_not_matter(subtests) -> None:
+    for metric in ALL:
+        for factor in [1e-90, 1e90]:
+            with subtests.test(metric=metric.__name__, factor=factor):
+                scores, y, weights = sample(50)
+                plain, scaled = metric(scores, y, weights), metric(scores, y, weights * factor)
+                assert (scaled.value, scaled.se) == pytest.approx((plain.value, plain.se))
 
 
-@every_metric
-@pytest.mark.parametrize("label", [0, 1])
-@pytest.mark.parametrize("scores", [[0.3], [0.3, 0.3], [0.0, 1.0], [0.2, 0.9]])
-def test_few_rows_of_one_class_raise_nothing(metric: Metric, label: int, scores: list[float]) -> None:
-    found = quiet(metric, scores, [label] * len(scores))
-    assert math.isnan(found.value) == (metric is auc)
-    if metric is auc:
-        assert codes(found) == ["auc-of-one-class"]
-        assert "not defined: there are rows of one class only" in str(found)
-    elif len(scores) == 1:
-        assert found.se is None
-        assert found.low is None
-    str(found)
-    found.to_dict()
+def test_few_rows_of_one_class_raise_nothing(subtests) -> None:
+    for metric in ALL:
+        for label in [0, 1]:
+            for scores in [[0.3], [0.3, 0.3], [0.0, 1.0], [0.2, 0.9]]:
+                with subtests.test(metric=metric.__name__, label=label, scores=scores):
+                    found = quiet(metric, scores, [label] * len(scores))
+                    assert math.isnan(found.value) == (metric is auc)
+                    if metric is auc:
+                        assert codes(found) == ["auc-of-one-class"]
+                        assert "not defined: there are rows of one class only" in str(found)
+                    elif len(scores) == 1:
+                        assert found.se is None
+                        assert found.low is None
+                    str(found)
+                    found.to_dict()
 
 
 def test_one_class_under_weights_has_no_auc() -> None:
@@ -399,9 +413,10 @@ def test_where_all_rows_show_the_same_there_is_no_interval_and_a_note() -> None:
     assert codes(brier(SCORES, LABELS)) == []
 
 
-@pytest.mark.parametrize("skewness", [-40.0, -3.0, -1.0, -0.01, 0.0, 0.01, 1.0, 3.0])
-def test_the_upper_point_is_that_of_the_gamma_law(skewness: float) -> None:
-    assert upper_point(skewness) == pytest.approx(stats.pearson3.ppf(0.95, skewness), rel=1e-6, abs=1e-9)
+def test_the_upper_point_is_that_of_the_gamma_law(subtests) -> None:
+    for skewness in [-40.0, -3.0, -1.0, -0.01, 0.0, 0.01, 1.0, 3.0]:
+        with subtests.test(skewness=skewness):
+            assert upper_point(skewness) == pytest.approx(stats.pearson3.ppf(0.95, skewness), rel=1e-6, abs=1e-9)
 
 
 def test_the_upper_point_never_lies_below_the_mean() -> None:
@@ -409,17 +424,19 @@ def test_the_upper_point_never_lies_below_the_mean() -> None:
     assert 0.0 <= upper_point(-math.inf) < 1e-5
 
 
-@pytest.mark.parametrize("metric", [brier, log_loss])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_rare_events_exceed_the_null_mark_in_one_sample_of_twenty(metric: Metric, weighted: bool) -> None:
-    rng = np.random.default_rng([11, weighted])
-    over = 0
-    for _ in range(1_000):
-        scores = rng.beta(0.5, 20, 200)
-        weights = rng.lognormal(0.0, 1.0, 200) if weighted else None
-        found = quiet(metric, scores, rng.random(200) < scores, weights)
-        over += found.value > found.null_high
-    assert stats.binomtest(over, 1_000, 0.05).pvalue > 1e-3, over
+def test_rare_events_exceed_the_null_mark_in_one_sample_of_twenty(subtests, full_size: bool) -> None:
+    draws = 1_000 if full_size else 400
+    for metric in [brier, log_loss]:
+        for weighted in [False, True]:
+            with subtests.test(metric=metric, weighted=weighted):
+                rng = np.random.default_rng([11, weighted])
+                over = 0
+                for _ in range(draws):
+                    scores = rng.beta(0.5, 20, 200)
+                    weights = rng.lognormal(0.0, 1.0, 200) if weighted else None
+                    found = quiet(metric, scores, rng.random(200) < scores, weights)
+                    over += found.value > found.null_high
+                assert stats.binomtest(over, draws, 0.05).pvalue > 1e-3, over
 
 
 def test_perfect_scores_have_rmse_zero() -> None:
@@ -433,22 +450,25 @@ def test_nearly_all_the_weight_on_one_row_leaves_no_standard_error() -> None:
     assert auc([0.2, 0.8, 0.9], [0, 1, 0], [1e-9, 1.0, 1.0]).se is None
 
 
-@every_metric
-def test_logits_are_refused(metric: Metric) -> None:
-    with pytest.raises(InputError, match="needs probabilities"):
-        metric(Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit"))
+def test_logits_are_refused(subtests) -> None:
+    for metric in ALL:
+        with subtests.test(metric=metric.__name__), pytest.raises(InputError, match="needs probabilities"):
+            metric(Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit"))
 
 
-@pytest.mark.parametrize("threshold", [-0.1, 1.5, math.nan])
-def test_a_threshold_outside_the_unit_interval_is_refused(threshold: float) -> None:
-    with pytest.raises(InputError, match="threshold must lie in"):
-        accuracy(SCORES, LABELS, threshold=threshold)
+def test_a_threshold_outside_the_unit_interval_is_refused(subtests) -> None:
+    for threshold in [-0.1, 1.5, math.nan]:
+        with subtests.test(threshold=threshold), pytest.raises(InputError, match="threshold must lie in"):
+            accuracy(SCORES, LABELS, threshold=threshold)
 
 
-@pytest.mark.parametrize("thresholds", [[0.0, 0.5], [0.5, 1.0], [0.6, 0.5], [0.5, 0.5], [], [math.nan]])
-def test_thresholds_must_increase_inside_the_unit_interval(thresholds: list[float]) -> None:
-    with pytest.raises(InputError, match="thresholds must be probabilities inside"):
-        net_benefit(SCORES, LABELS, thresholds=thresholds)
+def test_thresholds_must_increase_inside_the_unit_interval(subtests) -> None:
+    for thresholds in [[0.0, 0.5], [0.5, 1.0], [0.6, 0.5], [0.5, 0.5], [], [math.nan]]:
+        with (
+            subtests.test(thresholds=thresholds),
+            pytest.raises(InputError, match="thresholds must be probabilities inside"),
+        ):
+            net_benefit(SCORES, LABELS, thresholds=thresholds)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -42,22 +42,19 @@ def test_one_possible_tally_is_certain() -> None:
     assert largest_probability(pairs((50, 0))) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("made", "issued"),
-    [
-        (pairs((200, 200)), False),
-        (pairs((67, 67), (67, 67), (66, 66)), False),
-        (Tally.from_arrays(np.arange(30) / 29, np.arange(30) % 2), False),
-        (Tally.from_arrays(np.arange(31) / 30, np.arange(31) % 2), True),
-        (pairs(*[(16, 16)] * 12), True),
-        (Tally.from_arrays(0.4 + np.arange(31) / 1e6, np.arange(31) % 2, grid=Grid(bits=2)), False),
-    ],
-    ids=["one score", "three scores", "30 distinct", "31 distinct", "twelve scores", "31 in one cell"],
-)
-def test_seeds_are_refused_where_few_tallies_are_possible(made: Tally, issued: bool) -> None:
-    assert (largest_probability(made) <= IMPROBABLE) == issued
-    assert (seed_refusal(made, 0) is None) == issued
-    assert seed_refusal(made, None) is None
+def test_seeds_are_refused_where_few_tallies_are_possible(subtests) -> None:
+    for name, (made, issued) in {
+        "one score": (pairs((200, 200)), False),
+        "three scores": (pairs((67, 67), (67, 67), (66, 66)), False),
+        "30 distinct": (Tally.from_arrays(np.arange(30) / 29, np.arange(30) % 2), False),
+        "31 distinct": (Tally.from_arrays(np.arange(31) / 30, np.arange(31) % 2), True),
+        "twelve scores": (pairs(*[(16, 16)] * 12), True),
+        "31 in one cell": (Tally.from_arrays(0.4 + np.arange(31) / 1e6, np.arange(31) % 2, grid=Grid(bits=2)), False),
+    }.items():
+        with subtests.test(name):
+            assert (largest_probability(made) <= IMPROBABLE) == issued
+            assert (seed_refusal(made, 0) is None) == issued
+            assert seed_refusal(made, None) is None
 
 
 def test_a_billion_rows_do_not_overflow() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests import worlds
 
 from calibrant import (
     AutoCalibrator,
@@ -43,13 +45,12 @@ MODES = ("shrink", "multicalibrate", "separate")
 
 
 def draw(n: int = 4000, seed: int = 0, levels: np.ndarray = LEVELS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng([11, seed])
-    place, x = rng.integers(0, len(levels), n), rng.normal(-1.0, 1.3, n)
-    return expit(x), rng.random(n) < expit(x + levels[place]), NAMES[place]
+    return worlds.segments(dict(zip(NAMES, levels, strict=True)), n, [11, seed])
 
 
-def fitted(mode: str = "shrink", base: Any = None, **given: Any) -> SegmentCalibrator:
-    return SegmentCalibrator(PlattScaling() if base is None else base, mode=mode).fit(*draw(), **given)
+@cache
+def fitted(mode: str = "shrink") -> SegmentCalibrator:
+    return SegmentCalibrator(PlattScaling(), mode=mode).fit(*draw())
 
 
 def cells_of(scores: Any, y: Any, *by: Any) -> SegmentCells:
@@ -309,10 +310,14 @@ def overlapping(seed: int = 0) -> tuple[np.ndarray, np.ndarray, dict[str, np.nda
     return scores, rng.random(6000) < expit(0.8 * (a - 1) + np.where(b == 1, 1.5, 1.0) * x), {"a": a, "b": b}
 
 
-def test_changes_of_segments_do_not_leave_the_whole_off():
-    for seed in range(3):
-        scores, y, by = overlapping(seed)
-        cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, by)
+@cache
+def repaired(seed: int = 0) -> SegmentCalibrator:
+    return SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(*overlapping(seed))
+
+
+def test_changes_of_segments_do_not_leave_the_whole_off(full_size):
+    for seed in range(3 if full_size else 2):
+        (scores, y, by), cal = overlapping(seed), repaired(seed)
         p = cal.transform(scores, by)
         assert len(cal.changes_) >= 3
         assert abs((y - p).sum()) < 0.02 * np.sqrt((p * (1 - p)).sum())
@@ -333,8 +338,7 @@ def test_the_level_of_all_rows_is_found_at_once_on_many_cells():
 
 def test_the_level_of_all_rows_reaches_every_export():
     duckdb, pa = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow")
-    scores, y, by = overlapping()
-    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, by)
+    (scores, _, by), cal = overlapping(), repaired()
     assert isinstance(cal.map_.maps[-1], LogitAffineMap)
     rows = duckdb.from_arrow(pa.table({"s": scores[:200], **{name: codes[:200] for name, codes in by.items()}}))
     sql = rows.project(f"{cal.to_sql('s')} AS p").fetchnumpy()["p"]
@@ -343,8 +347,7 @@ def test_the_level_of_all_rows_reaches_every_export():
 
 
 def test_the_table_and_the_changes_tell_one_level():
-    scores, y, by = overlapping()
-    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, by)
+    cal = repaired()
     lines = {(line.column, line.value): line for line in cal.segments_.lines}
     assert {change.column for change in cal.changes_} == {"a", "b"}
     for change in cal.changes_:
@@ -437,23 +440,25 @@ def test_two_columns_are_counted_together():
 # ------------------------------------------------------------------------------------------------------ the calibrator
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_segments_that_differ_get_their_own_level(mode):
-    cal = fitted(mode)
-    p = cal.transform(np.full(4, 0.3), NAMES)
-    assert np.abs(logit(p) - logit(np.array(0.3)) - LEVELS).max() < 0.35
-    assert isinstance(cal.map_, ByGroupMap if mode == "separate" else ComposeMap)
-    assert cal.provenance_.method == "SegmentCalibrator"
+def test_segments_that_differ_get_their_own_level(subtests):
+    for mode in MODES:
+        with subtests.test(mode=mode):
+            cal = fitted(mode)
+            p = cal.transform(np.full(4, 0.3), NAMES)
+            assert np.abs(logit(p) - logit(np.array(0.3)) - LEVELS).max() < 0.35
+            assert isinstance(cal.map_, ByGroupMap if mode == "separate" else ComposeMap)
+            assert cal.provenance_.method == "SegmentCalibrator"
 
 
-@pytest.mark.parametrize("unknown", ["nowhere", None, float("nan")])
-def test_an_unseen_and_a_missing_segment_get_the_map_of_all(unknown):
-    cal = fitted()
-    assert cal.transform([0.3], np.array([unknown], dtype=object)).tolist() == cal.global_.transform([0.3]).tolist()
-    cal = fitted("multicalibrate")  # and the level of all rows
-    expected = cal.map_.maps[-1].apply(cal.global_.transform([0.3]))
-    assert cal.transform([0.3], np.array([unknown], dtype=object)) == pytest.approx(expected, abs=1e-15)
-    assert "missing ones, get the map of all and the level of all rows." in str(cal)
+def test_an_unseen_and_a_missing_segment_get_the_map_of_all(subtests):
+    cal, repaired = fitted(), fitted("multicalibrate")  # the second has a level of all rows
+    assert "missing ones, get the map of all and the level of all rows." in str(repaired)
+    expected = repaired.map_.maps[-1].apply(repaired.global_.transform([0.3]))
+    for unknown in ["nowhere", None, float("nan")]:
+        with subtests.test(unknown=unknown):
+            by = np.array([unknown], dtype=object)
+            assert cal.transform([0.3], by).tolist() == cal.global_.transform([0.3]).tolist()
+            assert repaired.transform([0.3], by) == pytest.approx(expected, abs=1e-15)
 
 
 def test_an_unseen_source_gets_no_probability():
@@ -477,8 +482,7 @@ def test_a_source_with_too_few_rows_is_uncalibrated_and_said_so():
 
 
 def test_each_source_is_fitted_to_its_own_rows_alone():
-    scores, y, by = draw()
-    cal = SegmentCalibrator(PlattScaling(), mode="separate").fit(scores, y, by)
+    (scores, y, by), cal = draw(), fitted("separate")
     for name in NAMES:
         own = by == name
         assert cal.sources_[name].map_ == PlattScaling().fit(scores[own], y[own]).map_
@@ -487,7 +491,7 @@ def test_each_source_is_fitted_to_its_own_rows_alone():
 
 
 def test_the_default_calibrator_is_the_automatic_choice():
-    scores, y, by = draw(600)
+    scores, y, by = draw(40)
     cal = SegmentCalibrator().fit(scores, y, by)
     assert isinstance(cal.global_, AutoCalibrator)
     assert cal.global_.map_ == AutoCalibrator().fit(scores, y).map_
@@ -519,14 +523,15 @@ def test_the_table_says_what_happened():
     assert cal.segments_.to_dict()["segments"][0]["column"] == "segment"
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_it_prints_itself(mode):
-    text = str(fitted(mode))
-    assert "4,000 probability scores" in text
-    assert "On rows that it had not seen, the log loss goes from" in text
-    assert ("Map of all: LogitAffineMap" in text) == (mode != "separate")
-    assert "AUC" in text
-    assert "not fitted" in str(SegmentCalibrator())
+def test_it_prints_itself(subtests):
+    for mode in MODES:
+        with subtests.test(mode=mode):
+            text = str(fitted(mode))
+            assert "4,000 probability scores" in text
+            assert "On rows that it had not seen, the log loss goes from" in text
+            assert ("Map of all: LogitAffineMap" in text) == (mode != "separate")
+            assert "AUC" in text
+            assert "not fitted" in str(SegmentCalibrator())
 
 
 def test_it_says_what_was_done_to_whom_and_where_the_rest_is():
@@ -558,8 +563,7 @@ def test_segments_of_no_worth_are_said_to_be_that():
 
 
 def test_each_source_has_its_line():
-    scores, y, by = draw()
-    cal = SegmentCalibrator(PlattScaling(), mode="separate").fit(scores, y, by)
+    (scores, y, by), cal = draw(), fitted("separate")
     own = by == "north"
     line = next(line for line in str(cal).splitlines() if line.strip().startswith("north:"))
     assert f"{own.sum():,} rows, {y[own].sum():,} events; log loss 0." in line
@@ -589,9 +593,8 @@ def test_the_ranking_statement_is_about_all_rows_together():
     assert cal.ranking_.after > cal.ranking_.before
 
 
-@pytest.mark.parametrize(
-    ("scores", "x", "order"),
-    [
+def test_the_order_between_segments_is_read_off_the_values(subtests):
+    for scores, x, order in [
         ([1, 2, 3], [-1, 0, 1], "unchanged"),
         ([1, 2, 3], [-1, 0, 0], "ties"),
         ([1, 2, 3], [1, 0, 0], "reversed"),
@@ -599,22 +602,19 @@ def test_the_ranking_statement_is_about_all_rows_together():
         ([1, 2, 3], [0, 0, 0], "lost"),
         ([1, 2, 3, 3], [2, 2, 1, 3], "mixed"),
         ([1, 2, 3, 3], [0, 1, np.nan, 3], "unchanged"),
-    ],
-)
-def test_the_order_between_segments_is_read_off_the_values(scores, x, order):
-    cells = cells_of(np.array(scores) / 10, np.arange(len(x)) % 2, np.arange(len(x)))
-    found = ranking_between(cells, np.array(x, dtype=float)[cells.codes["by0"]])
-    assert found.order == order
-    assert type(found).__name__ == "Ranking"
+    ]:
+        with subtests.test(scores=scores, x=x, order=order):
+            cells = cells_of(np.array(scores) / 10, np.arange(len(x)) % 2, np.arange(len(x)))
+            found = ranking_between(cells, np.array(x, dtype=float)[cells.codes["by0"]])
+            assert found.order == order
+            assert type(found).__name__ == "Ranking"
 
 
 def test_equal_scores_that_segments_tell_apart_are_not_called_a_worse_ranking():
     cells = cells_of(np.full(4, 0.5), [0, 0, 1, 1], ["a", "a", "b", "b"])
     found = ranking_between(cells, np.where(cells.codes["by0"] == 1, 1.0, -1.0))
     assert isinstance(found, SplitTies)
-    assert (
-        str(found) == "Ranking kept, and equal scores told apart by segment (AUC 0.5000 to 1.0000 on the fitted rows)."
-    )
+    assert str(found) == "Ranking kept; equal scores differ by segment (AUC 0.5000 to 1.0000 on the fitted rows)."
 
 
 def test_sources_that_kept_their_model_are_said_to_be_kept_with_their_ranking():
@@ -765,7 +765,7 @@ def test_rows_without_a_segment_count_for_the_map_of_all(mode):
 
 
 def test_whole_numbers_floats_and_text_are_the_same_segments():
-    scores, y, by = draw()
+    scores, y, by = draw(1200)
     code = np.searchsorted(NAMES, by)
     maps = {
         SegmentCalibrator(PlattScaling()).fit(scores, y, each).map_
@@ -791,39 +791,41 @@ def test_several_columns_come_one_after_the_other():
         cal.transform([0.3], {"region": ["north"]})
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_counts_are_repetition_and_order_does_not_matter(mode):
-    scores, y, by = draw(1500)
-    scores = scores.round(2)
-    count = np.random.default_rng(1).integers(0, 4, 1500)
-    repeated = [np.repeat(column, count) for column in (scores, y, by)]
-    base = SegmentCalibrator(PlattScaling(), mode=mode)
-    one = base.fit(scores, y, by, count, weights="counts")
-    map_, after, table = one.map_, one.after_, one.segments_.to_dict()
-    assert base.fit(*repeated).map_ == map_
-    assert base.after_ == after
-    assert base.segments_.to_dict() == table
-    order = np.random.default_rng(2).permutation(len(repeated[0]))
-    assert base.fit(*(column[order] for column in repeated)).map_ == map_
-    assert base.after_ == after
-    weighted = base.fit(scores, y, by, count.astype(float))  # importance weights, whole ones too, are no repetition
-    if mode != "separate":
-        total = sum(line.rows for line in weighted.segments_.lines)
-        assert total == pytest.approx(Tally.from_arrays(scores, y, count).effective_size)
+def test_counts_are_repetition_and_order_does_not_matter(subtests):
+    for mode in MODES:
+        with subtests.test(mode=mode):
+            scores, y, by = draw(600)
+            scores = scores.round(2)
+            count = np.random.default_rng(1).integers(0, 4, 600)
+            repeated = [np.repeat(column, count) for column in (scores, y, by)]
+            base = SegmentCalibrator(PlattScaling(), mode=mode)
+            one = base.fit(scores, y, by, count, weights="counts")
+            map_, after, table = one.map_, one.after_, one.segments_.to_dict()
+            assert base.fit(*repeated).map_ == map_
+            assert base.after_ == after
+            assert base.segments_.to_dict() == table
+            order = np.random.default_rng(2).permutation(len(repeated[0]))
+            assert base.fit(*(column[order] for column in repeated)).map_ == map_
+            assert base.after_ == after
+            # Importance weights, integers too, are not repetition.
+            weighted = base.fit(scores, y, by, count.astype(float))
+            if mode != "separate":
+                total = sum(line.rows for line in weighted.segments_.lines)
+                assert total == pytest.approx(Tally.from_arrays(scores, y, count).effective_size)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("factor", [1e-40, 3.7, 1e40])
-def test_the_unit_of_importance_weights_does_not_matter(mode, factor):
-    scores, y, by = draw(1500)
-    weight = np.random.default_rng(1).random(1500) + 0.2
-    one = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by, weight)
-    other = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by, weight * factor)
-    probe = np.full(4, 0.3)
-    assert other.transform(probe, NAMES) == pytest.approx(one.transform(probe, NAMES), abs=1e-9)
-    assert other.change_.value == pytest.approx(one.change_.value, abs=1e-9)
-    effective = Tally.from_arrays(scores, y, weight).effective_size
-    assert sum(line.rows for line in one.segments_.lines) == pytest.approx(effective)
+def test_the_unit_of_importance_weights_does_not_matter(subtests):
+    scores, y, by = draw(600)
+    weight = np.random.default_rng(1).random(600) + 0.2
+    effective, probe = Tally.from_arrays(scores, y, weight).effective_size, np.full(4, 0.3)
+    for mode in MODES:
+        one = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by, weight)
+        assert sum(line.rows for line in one.segments_.lines) == pytest.approx(effective), mode
+        for factor in [1e-40, 1e40]:
+            with subtests.test(mode=mode, factor=factor):
+                other = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by, weight * factor)
+                assert other.transform(probe, NAMES) == pytest.approx(one.transform(probe, NAMES), abs=1e-9)
+                assert other.change_.value == pytest.approx(one.change_.value, abs=1e-9)
 
 
 def test_a_segment_of_weight_zero_is_no_segment():
@@ -832,16 +834,16 @@ def test_a_segment_of_weight_zero_is_no_segment():
     assert {line.value for line in cal.segments_.lines} == {"east", "north", "south"}
 
 
-@pytest.mark.parametrize("kind", ["logit", "real"])
-@pytest.mark.parametrize("mode", MODES)
-def test_logits_and_real_scores(mode, kind):
+def test_logits_and_real_scores(subtests):
     scores, y, by = draw()
-    x = logit(scores) * (1.0 if kind == "logit" else 30.0)
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(x, y, by, kind=kind)
-    p = cal.transform(np.full(4, x[0]), NAMES)
-    like = fitted(mode).transform(np.full(4, scores[0]), NAMES)
-    assert p == pytest.approx(like, abs=0.02)
-    assert cal.change_.value < 0.0 or (mode, kind) == ("separate", "real")  # there Platt's map stands for the model
+    for kind, mode in [("logit", "shrink"), *(("real", mode) for mode in MODES)]:
+        with subtests.test(kind=kind, mode=mode):
+            x = logit(scores) * (1.0 if kind == "logit" else 30.0)
+            cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(x, y, by, kind=kind)
+            p = cal.transform(np.full(4, x[0]), NAMES)
+            assert p == pytest.approx(fitted(mode).transform(np.full(4, scores[0]), NAMES), abs=0.02)
+            if (mode, kind) != ("separate", "real"):  # there Platt's map stands for the model
+                assert cal.change_.value < 0.0
 
 
 def test_float32_in_gives_float32_out():
@@ -862,26 +864,27 @@ def test_fit_transform_is_both():
 # ----------------------------------------------------------------------------------------------------- frames, exports
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "duckdb"])
-def test_frames_name_their_columns(library):
-    module = pytest.importorskip(library)
-    scores, y, by = draw(800)
-    columns = {"s": scores, "won": y.astype(int), "region": by.astype(object), "w": np.arange(800) % 3}
-    if library == "duckdb":
-        pa = pytest.importorskip("pyarrow")
-        table = pa.table(columns)
-        frame = module.from_arrow(table)
-    else:
-        frame = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}[library]
-        frame = getattr(module, frame)(columns)
-    cal = SegmentCalibrator(PlattScaling()).fit(
-        frame, score="s", label="won", by="region", sample_weight="w", weights="counts"
-    )
-    like = SegmentCalibrator(PlattScaling()).fit(scores, y, {"region": by}, columns["w"], weights="counts")
-    assert cal.map_ == like.map_
-    out = cal.transform(frame, score="s")
-    values = out.fetchnumpy()["calibrated"] if library == "duckdb" else np.asarray(out["calibrated"])
-    assert np.asarray(values, dtype=float) == pytest.approx(like.transform(scores, by), abs=1e-12)
+def test_frames_name_their_columns(subtests):
+    for library in ["pandas", "polars", "pyarrow", "duckdb"]:
+        with subtests.test(library=library):
+            module = pytest.importorskip(library)
+            scores, y, by = draw(800)
+            columns = {"s": scores, "won": y.astype(int), "region": by.astype(object), "w": np.arange(800) % 3}
+            if library == "duckdb":
+                pa = pytest.importorskip("pyarrow")
+                table = pa.table(columns)
+                frame = module.from_arrow(table)
+            else:
+                frame = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}[library]
+                frame = getattr(module, frame)(columns)
+            cal = SegmentCalibrator(PlattScaling()).fit(
+                frame, score="s", label="won", by="region", sample_weight="w", weights="counts"
+            )
+            like = SegmentCalibrator(PlattScaling()).fit(scores, y, {"region": by}, columns["w"], weights="counts")
+            assert cal.map_ == like.map_
+            out = cal.transform(frame, score="s")
+            values = out.fetchnumpy()["calibrated"] if library == "duckdb" else np.asarray(out["calibrated"])
+            assert np.asarray(values, dtype=float) == pytest.approx(like.transform(scores, by), abs=1e-12)
 
 
 def test_a_series_gives_its_name():
@@ -893,19 +896,20 @@ def test_a_series_gives_its_name():
     assert SegmentCalibrator(PlattScaling()).fit(scores, y, frame).columns_ == ("region", "half")
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_it_is_stored_and_exported(mode, tmp_path):
-    cal = fitted(mode)
-    cal.save(tmp_path / "map.json")
-    back = load(tmp_path / "map.json")
-    assert back.map == cal.map_
-    assert back.provenance == cal.provenance_
-    duckdb = pytest.importorskip("duckdb")
-    pa = pytest.importorskip("pyarrow")
-    scores, _, by = draw(100)
-    rows = duckdb.from_arrow(pa.table({"s": scores, "segment": by.astype(object)}))
-    sql = rows.project(f"{cal.to_sql('s')} AS p").fetchnumpy()["p"]
-    assert np.asarray(sql, dtype=float) == pytest.approx(cal.transform(scores, by), abs=1e-12)
+def test_it_is_stored_and_exported(tmp_path, subtests):
+    for mode in MODES:
+        with subtests.test(mode=mode):
+            cal = fitted(mode)
+            cal.save(tmp_path / "map.json")
+            back = load(tmp_path / "map.json")
+            assert back.map == cal.map_
+            assert back.provenance == cal.provenance_
+            duckdb = pytest.importorskip("duckdb")
+            pa = pytest.importorskip("pyarrow")
+            scores, _, by = draw(100)
+            rows = duckdb.from_arrow(pa.table({"s": scores, "segment": by.astype(object)}))
+            sql = rows.project(f"{cal.to_sql('s')} AS p").fetchnumpy()["p"]
+            assert np.asarray(sql, dtype=float) == pytest.approx(cal.transform(scores, by), abs=1e-12)
 
 
 def test_segments_may_be_called_otherwise_where_the_map_runs(tmp_path):
@@ -1001,7 +1005,7 @@ def test_no_certificate_is_issued():
 
 
 def test_calibrate_takes_segments_and_sources():
-    scores, y, by = draw(1200)
+    scores, y, by = draw(400)
     cal = calibrate(scores, y, by=by, cv=3)
     assert isinstance(cal, SegmentCalibrator)
     assert cal.mode == "shrink"
@@ -1014,34 +1018,30 @@ def test_calibrate_takes_segments_and_sources():
     assert isinstance(calibrate(scores, y), AutoCalibrator)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_what_cannot_be_combined_is_refused(subtests):
+    for options, words in [
         ({"by": 1, "source": 1}, "source cannot be combined with by"),
         ({"by": 1, "groups": 1}, "groups cannot be combined with by"),
         ({"source": 1, "time": 1}, "time cannot be combined with source"),
         ({"by": 1, "guarantee": (0.1, 0.1)}, "guarantee cannot be combined"),
-    ],
-)
-def test_what_cannot_be_combined_is_refused(given, words):
-    scores, y, by = draw(100)
-    with pytest.raises(InputError, match=words):
-        calibrate(scores, y, **{name: by if value == 1 else value for name, value in given.items()})
+    ]:
+        with subtests.test(options=options, words=words):
+            scores, y, by = draw(100)
+            with pytest.raises(InputError, match=words):
+                calibrate(scores, y, **{name: by if value == 1 else value for name, value in options.items()})
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_nothing_that_calibrate_is_told_is_ignored(subtests):
+    for options, words in [
         ({"mode": "multicalibrate"}, "mode='multicalibrate' is about segments: pass them as by"),
         ({"mode": "separate"}, "mode='separate' is about segments"),
         ({"mode": "multicalibrate", "source": ["a", "b"] * 50}, "mode='multicalibrate' is about segments"),
         ({"source": "prompt"}, "source='prompt' looks like the name of a column"),
-    ],
-)
-def test_nothing_that_calibrate_is_told_is_ignored(given, words):
-    scores, y, _ = draw(100)
-    with pytest.raises(InputError, match=words):
-        calibrate(scores, y, **given)
+    ]:
+        with subtests.test(options=options, words=words):
+            scores, y, _ = draw(100)
+            with pytest.raises(InputError, match=words):
+                calibrate(scores, y, **options)
 
 
 def test_names_of_columns_in_the_wrong_places_are_sent_to_the_right_ones():
@@ -1080,9 +1080,8 @@ def test_a_tally_has_no_segments():
         SegmentCalibrator().fit_tally(tally)
 
 
-@pytest.mark.parametrize(
-    ("options", "arguments", "words"),
-    [
+def test_mistakes_are_named(subtests):
+    for options, arguments, words in [
         ({"mode": "other"}, {}, "mode is 'other'"),
         ({"alpha": 0.0}, {}, "alpha must lie"),
         ({"calibrator": SegmentCalibrator()}, {}, "needs segments as well"),
@@ -1094,12 +1093,11 @@ def test_a_tally_has_no_segments():
         ({}, {"by": np.linspace(0, 1, 100)}, "convert the column to text"),
         ({"mode": "separate"}, {"by": {"a": ["x"] * 100, "b": ["x"] * 100}}, "one column of sources"),
         ({}, {"by": ["a"] * 7, "sample_weight": np.ones(100)}, "has 7 rows"),
-    ],
-)
-def test_mistakes_are_named(options, arguments, words):
-    scores, y, by = draw(100)
-    with pytest.raises(InputError, match=words):
-        SegmentCalibrator(**options).fit(scores, y, **({"by": by} | arguments))
+    ]:
+        with subtests.test(options=options, arguments=arguments, words=words):
+            scores, y, by = draw(100)
+            with pytest.raises(InputError, match=words):
+                SegmentCalibrator(**options).fit(scores, y, **({"by": by} | arguments))
 
 
 def test_a_segment_column_is_asked_for_at_transform():

@@ -107,10 +107,10 @@ def test_a_step_map_with_values_0_and_1_moves_too() -> None:
     assert moved.mean() == pytest.approx(0.25, rel=1e-6)
 
 
-@pytest.mark.parametrize("mean", [0.0, 1.0, -0.1, 3, math.nan, "3 %", None])
-def test_a_mean_that_is_no_rate_is_refused(mean: object) -> None:
-    with pytest.raises(InputError, match="mean must be a rate"):
-        shift_to(IdentityMap(), [0.5], mean=mean)
+def test_a_mean_that_is_no_rate_is_refused(subtests) -> None:
+    for mean in [0.0, 1.0, -0.1, 3, math.nan, "3 %", None]:
+        with subtests.test(mean=mean), pytest.raises(InputError, match="mean must be a rate"):
+            shift_to(IdentityMap(), [0.5], mean=mean)
 
 
 def test_wrong_input_is_refused_in_one_sentence() -> None:

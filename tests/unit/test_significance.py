@@ -113,19 +113,20 @@ def test_the_debiased_statistic_by_hand() -> None:
     assert found.p_value == 1.0, "two labels of three agree in every sample, or all three: no value is smaller"
 
 
-@pytest.mark.parametrize("n_bins", [1, 2, 4])
-def test_the_debiased_statistic_equals_its_double_sum(n_bins: int) -> None:
-    scores, y = sample(23, digits=1)
-    cells = tally(scores, y)
-    index = significance._by_mass(cells.n, n_bins)[np.searchsorted(cells.scores, scores)]
-    value = variance = 0.0
-    for b in range(n_bins):
-        inside = np.flatnonzero(index == b)
-        for i, j in itertools.permutations(inside, 2):
-            value += (y[i] - scores[i]) * (y[j] - scores[j]) / len(inside)
-            spread = scores[i] * (1 - scores[i]) * scores[j] * (1 - scores[j])
-            variance += 2 * spread / len(inside) ** 2
-    assert debiased_l2_test(cells, n_bins=n_bins).statistic == pytest.approx(value / math.sqrt(variance))
+def test_the_debiased_statistic_equals_its_double_sum(subtests) -> None:
+    for n_bins in [1, 2, 4]:
+        with subtests.test(n_bins=n_bins):
+            scores, y = sample(23, digits=1)
+            cells = tally(scores, y)
+            index = significance._by_mass(cells.n, n_bins)[np.searchsorted(cells.scores, scores)]
+            value = variance = 0.0
+            for b in range(n_bins):
+                inside = np.flatnonzero(index == b)
+                for i, j in itertools.permutations(inside, 2):
+                    value += (y[i] - scores[i]) * (y[j] - scores[j]) / len(inside)
+                    spread = scores[i] * (1 - scores[i]) * scores[j] * (1 - scores[j])
+                    variance += 2 * spread / len(inside) ** 2
+            assert debiased_l2_test(cells, n_bins=n_bins).statistic == pytest.approx(value / math.sqrt(variance))
 
 
 def test_a_simulated_p_value_is_near_the_exact_one() -> None:
@@ -154,7 +155,7 @@ def test_the_two_ways_of_ecce_agree_on_many_rows(kind: str) -> None:
     assert drawn.statistic == pytest.approx(limit.statistic, rel=1e-9)
     assert drawn.p_value == pytest.approx(limit.p_value, abs=0.06)
     assert codes(ecce_test(scores, y, kind=kind)) == ["brownian-p-value"]
-    assert str(limit).endswith("p-value from the law of Brownian motion")
+    assert str(limit).endswith("p-value from the distribution of Brownian motion")
     assert codes(ecce_test(scores[:200], y[:200], kind=kind)) == ["simulated-p-value"]
     assert str(drawn).endswith("p-value from 999 simulations")
 
@@ -202,23 +203,27 @@ def test_cells_that_pool_scores_only_lose_evidence() -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@every_test
-def test_labels_that_contradict_a_sure_score_have_p_zero(test: Test) -> None:
-    scores, y = sample(200)
-    for sure, label in ((0.0, 1), (1.0, 0)):
-        found = test(np.append(scores, sure), np.append(y, label))
-        assert found.p_value == 0.0
-        assert "labels-contradict-scores" in codes(found)
-        assert "labels contradict a score of exactly 0 or 1, which a calibrated model's never do (rows" in str(found)
-        assert test(np.append(scores, sure), np.append(y, 1 - label)).p_value > 0.01
-    assert test(tally([0.0, 1.0, 1.0], [1, 1, 1])).p_value == 0.0
+def test_labels_that_contradict_a_sure_score_have_p_zero(subtests) -> None:
+    for test in TESTS:
+        with subtests.test(test=test.__name__):
+            scores, y = sample(200)
+            for sure, label in ((0.0, 1), (1.0, 0)):
+                found = test(np.append(scores, sure), np.append(y, label))
+                assert found.p_value == 0.0
+                assert "labels-contradict-scores" in codes(found)
+                assert "labels contradict a score of exactly 0 or 1, which a calibrated model's never do (rows" in str(
+                    found
+                )
+                assert test(np.append(scores, sure), np.append(y, 1 - label)).p_value > 0.01
+            assert test(tally([0.0, 1.0, 1.0], [1, 1, 1])).p_value == 0.0
 
 
-@every_test
-def test_scores_that_cannot_vary_have_no_evidence(test: Test) -> None:
-    found = test(tally([0.0, 1.0, 1.0], [0, 1, 1]))
-    assert math.isnan(found.p_value) or found.p_value == pytest.approx(1.0)
-    assert math.isnan(found.p_value) == bool(found.notes)
+def test_scores_that_cannot_vary_have_no_evidence(subtests) -> None:
+    for test in TESTS:
+        with subtests.test(test=test.__name__):
+            found = test(tally([0.0, 1.0, 1.0], [0, 1, 1]))
+            assert math.isnan(found.p_value) or found.p_value == pytest.approx(1.0)
+            assert math.isnan(found.p_value) == bool(found.notes)
 
 
 def test_spiegelhalter_has_no_variance_at_one_half() -> None:
@@ -226,78 +231,89 @@ def test_spiegelhalter_has_no_variance_at_one_half() -> None:
     assert math.isfinite(hosmer_lemeshow([0.5, 0.5, 0.0], [0, 1, 0]).p_value)
 
 
-@every_test
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_row_or_two_of_one_class_are_no_evidence(test: Test, rows: int, label: int) -> None:
-    found = test(tally([0.4] * rows, [label] * rows))
-    assert math.isnan(found.p_value) or found.p_value > 0.05
+def test_one_row_or_two_of_one_class_are_no_evidence(subtests) -> None:
+    for test in TESTS:
+        for rows in [1, 2]:
+            for label in [0, 1]:
+                with subtests.test(test=test.__name__, rows=rows, label=label):
+                    found = test(tally([0.4] * rows, [label] * rows))
+                    assert math.isnan(found.p_value) or found.p_value > 0.05
 
 
-@every_test
-def test_constant_scores_that_are_wrong_are_found(test: Test) -> None:
-    found = test([0.3] * 400, [1] * 200 + [0] * 200)
-    assert found.p_value < 0.01
-    assert test([0.5001] * 400, [1] * 200 + [0] * 200).p_value > 0.5
+def test_constant_scores_that_are_wrong_are_found(subtests) -> None:
+    for test in TESTS:
+        with subtests.test(test=test.__name__):
+            found = test([0.3] * 400, [1] * 200 + [0] * 200)
+            assert found.p_value < 0.01
+            assert test([0.5001] * 400, [1] * 200 + [0] * 200).p_value > 0.5
 
 
-@every_test
-def test_the_order_of_rows_and_of_merging_does_not_matter(test: Test) -> None:
-    scores, y = sample(300, digits=2)
-    order = np.random.default_rng(1).permutation(300)
-    whole = test(scores, y)
-    for again in (
-        test(scores[order], y[order]),
-        test(tally(scores[:90], y[:90]) + tally(scores[90:], y[90:])),
-        test(tally(scores, y, np.ones(300), weights="counts")),
-    ):
-        assert (again.statistic, again.p_value) == pytest.approx((whole.statistic, whole.p_value), rel=1e-12)
-        assert again.notes == whole.notes
+def test_the_order_of_rows_and_of_merging_does_not_matter(subtests) -> None:
+    for test in TESTS:
+        with subtests.test(test=test.__name__):
+            scores, y = sample(300, digits=2)
+            order = np.random.default_rng(1).permutation(300)
+            whole = test(scores, y)
+            for again in (
+                test(scores[order], y[order]),
+                test(tally(scores[:90], y[:90]) + tally(scores[90:], y[90:])),
+                test(tally(scores, y, np.ones(300), weights="counts")),
+            ):
+                assert (again.statistic, again.p_value) == pytest.approx((whole.statistic, whole.p_value), rel=1e-12)
+                assert again.notes == whole.notes
 
 
-@every_test
-def test_counts_mean_repetition_and_zero_means_no_row(test: Test) -> None:
-    scores, y = sample(60, digits=2)
-    counts = np.arange(60) % 4
-    weighted = test(tally(scores, y, counts, weights="counts"))
-    repeated = test(np.repeat(scores, counts), np.repeat(y, counts))
-    assert weighted.statistic == pytest.approx(repeated.statistic, rel=1e-12)
-    assert weighted.p_value == pytest.approx(repeated.p_value, rel=1e-12)
+def test_counts_mean_repetition_and_zero_means_no_row(subtests) -> None:
+    for test in TESTS:
+        with subtests.test(test=test.__name__):
+            scores, y = sample(60, digits=2)
+            counts = np.arange(60) % 4
+            weighted = test(tally(scores, y, counts, weights="counts"))
+            repeated = test(np.repeat(scores, counts), np.repeat(y, counts))
+            assert weighted.statistic == pytest.approx(repeated.statistic, rel=1e-12)
+            assert weighted.p_value == pytest.approx(repeated.p_value, rel=1e-12)
 
 
-@every_test
-def test_a_grid_gives_nearly_the_same(test: Test) -> None:
-    scores, y = sample(500)
-    exact, gridded = test(scores, y), test(tally(scores, y, grid=Grid()))
-    # A row in a cell on the edge of a bin may change sides, which moves Hosmer and Lemeshow's bins of equal mass.
-    assert gridded.statistic == pytest.approx(exact.statistic, rel=0.1 if test is hosmer_lemeshow else 0.02, abs=0.02)
-    assert gridded.p_value == pytest.approx(exact.p_value, abs=0.06)
+def test_a_grid_gives_nearly_the_same(subtests) -> None:
+    for test in TESTS:
+        with subtests.test(test=test.__name__):
+            scores, y = sample(500)
+            exact, gridded = test(scores, y), test(tally(scores, y, grid=Grid()))
+            # A row in a cell on the edge of a bin may change sides, which moves the bins of Hosmer and Lemeshow.
+            assert gridded.statistic == pytest.approx(
+                exact.statistic, rel=0.1 if test is hosmer_lemeshow else 0.02, abs=0.02
+            )
+            assert gridded.p_value == pytest.approx(exact.p_value, abs=0.06)
 
 
-@every_test
-def test_a_table_of_bins_is_tested_by_its_mean_scores(test: Test) -> None:
-    good = Tally.from_table([500, 500], [50, 400], edges=[0.5], scores=[0.1, 0.8])
-    bad = Tally.from_table([500, 500], [80, 400], edges=[0.5], scores=[0.1, 0.8])
-    assert test(good).p_value > 0.5
-    assert test(bad).p_value < 0.05
-    with pytest.raises(InputError, match="mean scores"):
-        test(Tally.from_table([500, 500], [50, 400], edges=[0.5]))
+def test_a_table_of_bins_is_tested_by_its_mean_scores(subtests) -> None:
+    for test in TESTS:
+        with subtests.test(test=test.__name__):
+            good = Tally.from_table([500, 500], [50, 400], edges=[0.5], scores=[0.1, 0.8])
+            bad = Tally.from_table([500, 500], [80, 400], edges=[0.5], scores=[0.1, 0.8])
+            assert test(good).p_value > 0.5
+            assert test(bad).p_value < 0.05
+            with pytest.raises(InputError, match="mean scores"):
+                test(Tally.from_table([500, 500], [50, 400], edges=[0.5]))
 
 
-@pytest.mark.parametrize("test", [spiegelhalter, hosmer_lemeshow, ecce_test])
-@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
-def test_the_unit_of_importance_weights_does_not_matter(test: Test, unit: float) -> None:
-    scores, y = sample(200)
-    weights = np.random.default_rng(2).exponential(size=200)
-    weights[::7] = 0.0
-    found = test(scores, y, unit * weights)
-    kept = weights > 0
-    same = test(scores[kept], y[kept], weights[kept])
-    assert found.statistic == pytest.approx(same.statistic)
-    assert found.p_value == pytest.approx(same.p_value)
-    equal = test(scores, y, np.full(200, unit))
-    plain = test(scores, y, method="asymptotic") if test is ecce_test else test(scores, y)
-    assert equal.p_value == pytest.approx(plain.p_value), "equal weights are no weights, however many rows they sum to"
+def test_the_unit_of_importance_weights_does_not_matter(subtests) -> None:
+    for test in [spiegelhalter, hosmer_lemeshow, ecce_test]:
+        for unit in [1e-9, 1.0, 1e9]:
+            with subtests.test(test=test, unit=unit):
+                scores, y = sample(200)
+                weights = np.random.default_rng(2).exponential(size=200)
+                weights[::7] = 0.0
+                found = test(scores, y, unit * weights)
+                kept = weights > 0
+                same = test(scores[kept], y[kept], weights[kept])
+                assert found.statistic == pytest.approx(same.statistic)
+                assert found.p_value == pytest.approx(same.p_value)
+                equal = test(scores, y, np.full(200, unit))
+                plain = test(scores, y, method="asymptotic") if test is ecce_test else test(scores, y)
+                assert equal.p_value == pytest.approx(plain.p_value), (
+                    "equal weights are no weights, however many rows they sum to"
+                )
 
 
 @pytest.mark.parametrize("test", COUNTING)

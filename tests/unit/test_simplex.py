@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
+from tests import worlds
 
 import calibrant
 from calibrant.calibration import Calibration
@@ -38,11 +39,8 @@ def blank(scheme: SimplexScheme, classes: int, size: int) -> SimplexBinsMap:
     return SimplexBinsMap(NAMES[:classes], scheme, size, np.zeros(0), np.zeros(0), table, "probability")
 
 
-def draw(n: int, classes: int = 3, seed: int = 0) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    scores = rng.dirichlet(np.ones(classes), size=n)
-    y = (rng.random((n, 1)) > scores.cumsum(axis=1)).sum(axis=1)
-    return scores, np.minimum(y, classes - 1)
+def draw(n: int, classes: int = 3, seed: int = 0) -> worlds.Rows:
+    return worlds.classes(n, classes, seed)
 
 
 def rows_of(classes: int, dtype: type = np.float64) -> st.SearchStrategy[Any]:
@@ -157,9 +155,8 @@ def test_logits_go_through_softmax() -> None:
     assert logits.regions(np.log(p) + 7.0).tolist() == plain.regions(p).tolist()
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
+def test_a_map_refuses_numbers_that_do_not_fit(subtests) -> None:
+    for changed in [
         {"scheme": "cubes"},
         {"size": 2},
         {"table": [0.5, 0.5]},
@@ -170,16 +167,15 @@ def test_logits_go_through_softmax() -> None:
         {"scheme": "sierpinski", "size": 10**9, "directions": [], "thresholds": []},
         {"scheme": "grid", "size": 10**9, "directions": [], "thresholds": []},
         {"size": -1, "directions": [], "thresholds": []},
-    ],
-)
-def test_a_map_refuses_numbers_that_do_not_fit(changed: dict[str, Any]) -> None:
-    right: dict[str, Any] = {
-        "classes": ("a", "b"), "scheme": "projection", "size": 1, "directions": [1.0, 0.0], "thresholds": [0.5],
-        "table": [0.5, 0.5, 0.4, 0.6], "on": "probability",
-    }  # fmt: skip
-    SimplexBinsMap(**right)
-    with pytest.raises(ValueError, match=r"\w"):
-        SimplexBinsMap(**(right | changed))
+    ]:
+        with subtests.test(changed=changed):
+            right: dict[str, Any] = {
+                "classes": ("a", "b"), "scheme": "projection", "size": 1, "directions": [1.0, 0.0], "thresholds": [0.5],
+                "table": [0.5, 0.5, 0.4, 0.6], "on": "probability",
+            }  # fmt: skip
+            SimplexBinsMap(**right)
+            with pytest.raises(ValueError, match=r"\w"):
+                SimplexBinsMap(**(right | changed))
 
 
 # --------------------------------------------------------------------------------------------------------- the fit
@@ -282,24 +278,26 @@ def test_rows_on_a_light_threshold_are_said_not_to_be_covered() -> None:
     assert "Not covered: scores on a threshold (3 thresholds, 3 of 200 rows)." in str(certificate)
 
 
-@pytest.mark.parametrize("scheme", ["projection", "sierpinski", "grid"])
-def test_constant_scores_have_one_region_with_all_rows(scheme: SimplexScheme) -> None:
-    y = np.repeat([0, 1, 2], [60, 30, 10])
-    fitted = SimplexBinning(scheme).fit(np.tile([0.5, 0.25, 0.25], (100, 1)), y)
-    assert fitted.transform([[0.5, 0.25, 0.25]])[0] == pytest.approx([0.6, 0.3, 0.1])
-    certificate = fitted.certificate()
-    assert isinstance(certificate, Certificate)
-    assert certificate.n == 100
-    assert "in the one region" in str(certificate)
+def test_constant_scores_have_one_region_with_all_rows(subtests) -> None:
+    for scheme in ["projection", "sierpinski", "grid"]:
+        with subtests.test(scheme=scheme):
+            y = np.repeat([0, 1, 2], [60, 30, 10])
+            fitted = SimplexBinning(scheme).fit(np.tile([0.5, 0.25, 0.25], (100, 1)), y)
+            assert fitted.transform([[0.5, 0.25, 0.25]])[0] == pytest.approx([0.6, 0.3, 0.1])
+            certificate = fitted.certificate()
+            assert isinstance(certificate, Certificate)
+            assert certificate.n == 100
+            assert "in the one region" in str(certificate)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_few_rows_give_a_map_and_a_wide_promise(n: int) -> None:
-    scores, _ = draw(n)
-    fitted = SimplexBinning().fit(scores, np.arange(n) % 3, classes=[0, 1, 2])
-    out = fitted.transform(scores)
-    assert ((out > 0) & (out < 1)).all()
-    assert fitted.certificate().epsilon > 0.5
+def test_few_rows_give_a_map_and_a_wide_promise(subtests) -> None:
+    for n in [1, 2, 3]:
+        with subtests.test(n=n):
+            scores, _ = draw(n)
+            fitted = SimplexBinning().fit(scores, np.arange(n) % 3, classes=[0, 1, 2])
+            out = fitted.transform(scores)
+            assert ((out > 0) & (out < 1)).all()
+            assert fitted.certificate().epsilon > 0.5
 
 
 def test_no_output_is_0_or_1_unless_asked_for() -> None:
@@ -338,9 +336,8 @@ def test_many_classes_are_warned_of_with_the_number_of_regions() -> None:
     assert isinstance(fitted.certificate(bound="always-valid"), Refusal)
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
+def test_what_cannot_be_is_refused_in_one_sentence(subtests) -> None:
+    for options, match in [
         ({"scheme": "sierpinski", "depth": 5}, "364 regions for 3 classes, more than the 300 rows"),
         ({"scheme": "grid", "cells": 18}, "324 regions"),
         ({"scheme": "grid", "cells": 10**9}, "out of range"),
@@ -353,11 +350,9 @@ def test_many_classes_are_warned_of_with_the_number_of_regions() -> None:
         ({"directions": "up"}, "directions"),
         ({"directions": [[1.0, 0.0]]}, "rows of 3 finite numbers"),
         ({"directions": [[0.0, 0.0, 0.0]]}, "not all of them zero"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_sentence(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(InputError, match=match):
-        SimplexBinning(**options).fit(*draw(300))
+    ]:
+        with subtests.test(options=options, match=match), pytest.raises(InputError, match=match):
+            SimplexBinning(**options).fit(*draw(300))
 
 
 def test_columns_that_speak_for_themselves_are_refused() -> None:
@@ -500,17 +495,18 @@ def test_fresh_rows_confirm_or_contradict() -> None:
         marginal.check(scores, y)
 
 
-@pytest.mark.parametrize("scheme", ["projection", "sierpinski", "grid"])
-def test_it_is_saved_and_loaded_bit_for_bit(scheme: SimplexScheme, tmp_path: Path) -> None:
-    scores, y = draw(700)
-    fitted = SimplexBinning(scheme).fit(scores, np.array(["cat", "dog", "owl"])[y])
-    fitted.save(tmp_path / "map.json")
-    loaded = calibrant.load(tmp_path / "map.json")
-    assert loaded.map == fitted.map_
-    assert loaded.transform(scores).tobytes() == fitted.transform(scores).tobytes()
-    assert str(loaded.certificate) == str(fitted.certificate())
-    assert loaded.certificate.check(scores, np.array(["cat", "dog", "owl"])[y])
-    assert loaded.predict(scores[:3]).tolist() == fitted.predict(scores[:3]).tolist()
+def test_it_is_saved_and_loaded_bit_for_bit(tmp_path: Path, subtests) -> None:
+    for scheme in ["projection", "sierpinski", "grid"]:
+        with subtests.test(scheme=scheme):
+            scores, y = draw(700)
+            fitted = SimplexBinning(scheme).fit(scores, np.array(["cat", "dog", "owl"])[y])
+            fitted.save(tmp_path / "map.json")
+            loaded = calibrant.load(tmp_path / "map.json")
+            assert loaded.map == fitted.map_
+            assert loaded.transform(scores).tobytes() == fitted.transform(scores).tobytes()
+            assert str(loaded.certificate) == str(fitted.certificate())
+            assert loaded.certificate.check(scores, np.array(["cat", "dog", "owl"])[y])
+            assert loaded.predict(scores[:3]).tolist() == fitted.predict(scores[:3]).tolist()
 
 
 def test_a_document_that_contradicts_itself_is_refused() -> None:

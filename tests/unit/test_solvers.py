@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from calibrant.solvers import LogisticFit, fit_logistic, pool_adjacent
+from calibrant.solvers import Derivatives, LogisticFit, damped_newton, fit_logistic, pool_adjacent, softplus
 
 cells = st.lists(
     st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), min_size=1, max_size=12
@@ -44,9 +44,8 @@ def test_blocks_do_not_depend_on_the_scale_of_real_weights(pairs):
     np.testing.assert_array_equal(pool_adjacent(n, events), pool_adjacent(n * 8.0, events * 8.0))
 
 
-@pytest.mark.parametrize(
-    ("n", "events", "expected"),
-    [
+def test_blocks_by_hand(subtests):
+    for n, events, expected in [
         ([], [], []),
         ([3], [1], [0]),
         ([1, 1, 1], [0, 0, 0], [0]),
@@ -54,10 +53,23 @@ def test_blocks_do_not_depend_on_the_scale_of_real_weights(pairs):
         ([1, 1, 1], [1, 1, 0], [0]),
         ([3, 6, 9], [1, 2, 3], [0]),  # equal rates are one block
         ([10**15, 10**15], [333333333333333, 333333333333334], [0, 1]),
-    ],
-)
-def test_blocks_by_hand(n, events, expected):
-    assert pool_adjacent(np.array(n, dtype=np.int64), np.array(events, dtype=np.int64)).tolist() == expected
+    ]:
+        with subtests.test(n=n, events=events, expected=expected):
+            assert pool_adjacent(np.array(n, dtype=np.int64), np.array(events, dtype=np.int64)).tolist() == expected
+
+
+# ----------------------------------------------------------------------------------------------------- Newton's method
+
+
+def test_a_step_that_overshoots_is_halved():
+    """The minimum of log cosh: full steps from 2 diverge."""
+
+    def log_cosh(x: np.ndarray) -> Derivatives:
+        return Derivatives(float(softplus(2.0 * x)[0][0] - x[0]), np.tanh(x), np.diag(np.cosh(x) ** -2.0))
+
+    found = damped_newton(log_cosh, lambda _, at: -at.gradient / at.curvature[0], np.array([2.0]), lambda loss: 1e-20)
+    assert found.settled
+    assert abs(found.point[0]) < 1e-12
 
 
 # ------------------------------------------------------------------------------------------------- logistic regression
@@ -92,37 +104,40 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("soft", [False, True], ids=["counts", "fractions"])
-def test_against_scipy(name, seed, soft):
-    columns, truth, bounded = PROBLEMS[name]
-    x, n, events = problem(seed, columns, truth)
-    if soft:
-        events = events * 0.9 + 0.05 * n
-    if not 0 < events.sum() < n.sum():
-        return
-    got = fit(x, n, events, non_negative=bounded)
-    bounds = [(0, None) if j in bounded else (None, None) for j in range(len(x))]
-    start = np.zeros(len(x))
-    other = minimize(
-        mean_loss, start, (x, n, events), method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-15, "gtol": 1e-10}
-    )
-    assert got.converged
-    assert all(got.coefficients[j] >= 0 for j in bounded)
-    assert mean_loss(got.coefficients, x, n, events) <= other.fun + 1e-12
-    np.testing.assert_allclose(got.coefficients, other.x, atol=2e-4)
+def test_against_scipy(subtests, full_size):
+    for name, (columns, truth, bounded) in PROBLEMS.items():
+        for seed in range(4 if full_size else 2):
+            for soft in [False, True]:
+                with subtests.test(name, seed=seed, soft=soft):
+                    x, n, events = problem(seed, columns, truth)
+                    if soft:
+                        events = events * 0.9 + 0.05 * n
+                    got = fit(x, n, events, non_negative=bounded)
+                    bounds = [(0, None) if j in bounded else (None, None) for j in range(len(x))]
+                    start = np.zeros(len(x))
+                    other = minimize(
+                        mean_loss,
+                        start,
+                        (x, n, events),
+                        method="L-BFGS-B",
+                        bounds=bounds,
+                        options={"ftol": 1e-15, "gtol": 1e-10},
+                    )
+                    assert got.converged
+                    assert all(got.coefficients[j] >= 0 for j in bounded)
+                    assert mean_loss(got.coefficients, x, n, events) <= other.fun + 1e-12
+                    np.testing.assert_allclose(got.coefficients, other.x, atol=2e-4)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_the_gradient_vanishes_where_no_bound_holds(name):
-    columns, truth, bounded = PROBLEMS[name]
-    x, n, events = problem(5, columns, truth)
-    beta = fit(x, n, events, non_negative=bounded).coefficients
-    gradient = x @ (n / (1 + np.exp(-beta @ x)) - events) / n.sum()
-    held = np.array([j in bounded and beta[j] == 0.0 for j in range(len(x))])
-    assert np.abs(gradient[~held]).max() < 1e-9
-    assert (gradient[held] >= -1e-9).all()
+def test_the_gradient_vanishes_where_no_bound_holds(subtests):
+    for name, (columns, truth, bounded) in PROBLEMS.items():
+        with subtests.test(name):
+            x, n, events = problem(5, columns, truth)
+            beta = fit(x, n, events, non_negative=bounded).coefficients
+            gradient = x @ (n / (1 + np.exp(-beta @ x)) - events) / n.sum()
+            held = np.array([j in bounded and beta[j] == 0.0 for j in range(len(x))])
+            assert np.abs(gradient[~held]).max() < 1e-9
+            assert (gradient[held] >= -1e-9).all()
 
 
 def test_pieces_add_up():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from tests import worlds
 
 from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.calibrators.binary.spline import SplineCalibrator
@@ -33,9 +36,7 @@ TRUTHS = {
 
 def world(truth: str = "bump", n: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Scores with normal log-odds and labels that follow one of the truths."""
-    rng = np.random.default_rng(seed)
-    scores = expit(rng.normal(-0.3, 1.6, n))
-    return scores, (rng.random(n) < TRUTHS[truth](scores)).astype(int)
+    return worlds.following(TRUTHS[truth], n, seed, log_odds=(-0.3, 1.6))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -104,21 +105,22 @@ def test_the_fit_is_the_penalised_maximum_likelihood(truth):
         assert state.loss == pytest.approx(plain, rel=1e-9)
         return state.loss, state.gradient
 
-    ours, beta = splines._minimise(basis, cells, roughness, np.zeros(8))
+    ours, beta = splines._minimize(basis, cells, roughness, np.zeros(8))
     theirs = minimize(objective, np.zeros(8), jac=True, bounds=[(None, None)] + [(0, None)] * 7, tol=1e-13)
     assert ours.loss <= theirs.fun + 1e-7
     np.testing.assert_allclose(beta @ basis, theirs.x @ basis, atol=5e-3)
 
 
-@pytest.mark.parametrize("truth", TRUTHS)
-@pytest.mark.parametrize("n", [300, 5000])
-def test_the_mean_prediction_is_the_event_rate(truth, n):
+def test_the_mean_prediction_is_the_event_rate(subtests):
     """Neither the level nor a common slope is penalised."""
-    scores, y = world(truth, n)
-    p = fit_spline(Tally.from_arrays(scores, y), penalty=2.0).map.apply(scores)
-    assert p.mean() == pytest.approx(y.mean(), abs=2e-4)
-    if truth in ("cube", "bump"):
-        assert np.mean(logit(scores) * (p - y)) == pytest.approx(0.0, abs=1e-3)
+    for truth in TRUTHS:
+        for n in [300, 5000]:
+            with subtests.test(truth=truth, n=n):
+                scores, y = world(truth, n)
+                p = fit_spline(Tally.from_arrays(scores, y), penalty=2.0).map.apply(scores)
+                assert p.mean() == pytest.approx(y.mean(), abs=2e-4)
+                if truth in ("cube", "bump"):
+                    assert np.mean(logit(scores) * (p - y)) == pytest.approx(0.0, abs=1e-3)
 
 
 def test_an_infinite_penalty_is_platt():
@@ -144,14 +146,15 @@ def test_a_straight_truth_gives_platt_and_a_bend_a_curve():
     assert all(isinstance(cal.map_, PiecewiseLinearMap) and cal.freedom_ > 4 for cal in curves)
 
 
-@pytest.mark.parametrize("truth", ["cube", "bump", "step"])
-def test_the_curve_comes_near_the_truth(truth):
-    scores, y = world(truth, 50_000)
-    probes = np.quantile(scores, np.linspace(0.02, 0.98, 49))
-    probes = probes[np.abs(probes - 0.5) > 0.1] if truth == "step" else probes  # a jump is not smooth
-    off = SplineCalibrator().fit(scores, y).transform(probes) - TRUTHS[truth](probes)
-    assert np.abs(off).max() < 0.05
-    assert np.abs(off).mean() < 0.012
+def test_the_curve_comes_near_the_truth(subtests):
+    for truth in ["cube", "bump", "step"]:
+        with subtests.test(truth=truth):
+            scores, y = world(truth, 50_000)
+            probes = np.quantile(scores, np.linspace(0.02, 0.98, 49))
+            probes = probes[np.abs(probes - 0.5) > 0.1] if truth == "step" else probes  # a jump is not smooth
+            off = SplineCalibrator().fit(scores, y).transform(probes) - TRUTHS[truth](probes)
+            assert np.abs(off).max() < 0.05
+            assert np.abs(off).mean() < 0.012
 
 
 def test_rare_events_have_knots_where_they_happen():
@@ -203,13 +206,14 @@ def test_log_odds_as_scores_give_the_same_curve(kind):
     np.testing.assert_allclose(on_p, on_x, atol=5e-4)
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(1e-200, 0.0), (1e-3, 5.0), (1e5, -1e6), (1e200, 0.0)])
-def test_the_unit_of_a_real_score_does_not_matter(scale, shift):
-    scores, y = world()
-    z = logit(scores)
-    plain = SplineCalibrator().fit(z, y, kind="real").transform(z)
-    moved = SplineCalibrator().fit(z * scale + shift, y, kind="real").transform(z * scale + shift)
-    np.testing.assert_allclose(moved, plain, atol=2e-4)
+def test_the_unit_of_a_real_score_does_not_matter(subtests):
+    for scale, shift in [(1e-200, 0.0), (1e-3, 5.0), (1e5, -1e6), (1e200, 0.0)]:
+        with subtests.test(scale=scale, shift=shift):
+            scores, y = world()
+            z = logit(scores)
+            plain = SplineCalibrator().fit(z, y, kind="real").transform(z)
+            moved = SplineCalibrator().fit(z * scale + shift, y, kind="real").transform(z * scale + shift)
+            np.testing.assert_allclose(moved, plain, atol=2e-4)
 
 
 @pytest.mark.parametrize("bits", [10, 6])
@@ -228,22 +232,26 @@ def test_groups_stand_for_their_cells(monkeypatch):
     assert np.abs(fit_spline(tally, penalty=1.0).map.apply(scores) - grouped.apply(scores)).max() < 1e-3
 
 
-@pytest.mark.parametrize("truth", TRUTHS)
-@pytest.mark.parametrize("n", [300, 5000])
-@pytest.mark.parametrize("kind", ["probability", "logit", "real"])
-def test_the_table_is_the_curve(truth, n, kind, monkeypatch):
+def test_the_table_is_the_curve(subtests, full_size):
     """Off by less than 0.001 in log-odds or 0.0001 in probability, in the range of the data."""
-    scores, y = world(truth, n)
-    given = scores if kind == "probability" else logit(scores)
-    tally = Tally.from_arrays(given, y, kind=kind)
-    table = fit_spline(tally, penalty=4.0).map
-    for name, value in {"TABLE_ERROR": 1e-6, "OUTER_ERROR": 1e-6, "MOST_NODES": 10**6}.items():
-        monkeypatch.setattr(tables, name, value)
-    finer = fit_spline(tally, penalty=4.0).map
-    x = np.random.default_rng(0).uniform(logit(scores).min(), logit(scores).max(), 20_000)
-    a, b = (fitted.apply(expit(x) if kind == "probability" else x) for fitted in (table, finer))
-    assert len(table.knots) <= 1000
-    assert np.minimum(np.abs(a - b) / 1e-4, np.abs(logit(a, OUTPUT_ENDS) - logit(b, OUTPUT_ENDS)) / 1e-3).max() < 1.2
+    every = list(product(TRUTHS, [300, 5000], ["probability", "logit", "real"]))
+    quick = [(truth, n, kind) for truth, n, kind in every if kind == "probability" or truth == "bump"]
+    for truth, n, kind in every if full_size else quick:
+        with subtests.test(truth=truth, n=n, kind=kind):
+            scores, y = world(truth, n)
+            given = scores if kind == "probability" else logit(scores)
+            tally = Tally.from_arrays(given, y, kind=kind)
+            table = fit_spline(tally, penalty=4.0).map
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in {"TABLE_ERROR": 1e-6, "OUTER_ERROR": 1e-6, "MOST_NODES": 10**6}.items():
+                    patch.setattr(tables, name, value)
+                finer = fit_spline(tally, penalty=4.0).map
+            assert len(finer.knots) > len(table.knots) or truth == "falling", "a constant has nothing to refine"
+            x = np.random.default_rng(0).uniform(logit(scores).min(), logit(scores).max(), 20_000)
+            a, b = (fitted.apply(expit(x) if kind == "probability" else x) for fitted in (table, finer))
+            assert len(table.knots) <= 1000
+            off = np.abs(a - b) / 1e-4, np.abs(logit(a, OUTPUT_ENDS) - logit(b, OUTPUT_ENDS)) / 1e-3
+            assert np.minimum(*off).max() < 1.2
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -251,11 +259,12 @@ def test_the_table_is_the_curve(truth, n, kind, monkeypatch):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("y", [[0, 1], [1, 0], [0, 0], [1, 1]])
-def test_two_rows_are_platts(y):
-    cal, platt = SplineCalibrator().fit([0.3, 0.6], y), PlattScaling().fit([0.3, 0.6], y)
-    assert cal.map_ == platt.map_
-    assert tuple(note for note in cal.notes_ if note.code != "few-for-rich-map") == platt.notes_
+def test_two_rows_are_platts(subtests):
+    for y in [[0, 1], [1, 0], [0, 0], [1, 1]]:
+        with subtests.test(y=y):
+            cal, platt = SplineCalibrator().fit([0.3, 0.6], y), PlattScaling().fit([0.3, 0.6], y)
+            assert cal.map_ == platt.map_
+            assert tuple(note for note in cal.notes_ if note.code != "few-for-rich-map") == platt.notes_
 
 
 @pytest.mark.parametrize("label", [0, 1])
@@ -310,16 +319,19 @@ def test_limits_hold_the_output():
     assert cal.transform([0.0])[0] == pytest.approx(1 / 502)
 
 
-@pytest.mark.parametrize("n_knots", [1, 101, 2.5, None, "many"])
-def test_a_wrong_number_of_knots_is_refused(n_knots):
-    with pytest.raises(InputError, match="n_knots must be an integer from 2 to 100"):
-        SplineCalibrator(n_knots).fit(*world())
+def test_a_wrong_number_of_knots_is_refused(subtests):
+    for n_knots in [1, 101, 2.5, None, "many"]:
+        with (
+            subtests.test(n_knots=n_knots),
+            pytest.raises(InputError, match="n_knots must be an integer from 2 to 100"),
+        ):
+            SplineCalibrator(n_knots).fit(*world())
 
 
-@pytest.mark.parametrize("penalty", [0.0, -1.0, np.nan])
-def test_a_wrong_penalty_is_refused(penalty):
-    with pytest.raises(InputError, match="penalty must be positive"):
-        SplineCalibrator(penalty=penalty).fit(*world())
+def test_a_wrong_penalty_is_refused(subtests):
+    for penalty in [0.0, -1.0, np.nan]:
+        with subtests.test(penalty=penalty), pytest.raises(InputError, match="penalty must be positive"):
+            SplineCalibrator(penalty=penalty).fit(*world())
 
 
 def test_it_says_how_bent_it_is():
@@ -327,11 +339,12 @@ def test_it_says_how_bent_it_is():
     assert "no bend: LogitAffineMap" in str(SplineCalibrator(penalty=np.inf).fit(*world()))
 
 
-@pytest.mark.parametrize("seed", [6, 92, 95, 108, 114, 118])
-def test_heaps_of_scores_near_zero_and_one_are_no_trouble(seed):
+def test_heaps_of_scores_near_zero_and_one_are_no_trouble(subtests):
     """As naive Bayes makes them; with these seeds slopes between the heaps have no say, and a matrix no inverse."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(0.0, 300.0, 100)
-    cal = SplineCalibrator().fit(expit(x), rng.random(100) < np.where(x > 0, 0.5, 0.0), kind="probability")
-    assert 0.0 < cal.freedom_ < 30.0
-    assert np.all(np.diff(cal.transform(np.linspace(0.0, 1.0, 101))) >= 0.0)
+    for seed in [6, 92, 95, 108, 114, 118]:
+        with subtests.test(seed=seed):
+            rng = np.random.default_rng(seed)
+            x = rng.normal(0.0, 300.0, 100)
+            cal = SplineCalibrator().fit(expit(x), rng.random(100) < np.where(x > 0, 0.5, 0.0), kind="probability")
+            assert 0.0 < cal.freedom_ < 30.0
+            assert np.all(np.diff(cal.transform(np.linspace(0.0, 1.0, 101))) >= 0.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import every
 
 from calibrant.messages import InputError
 from calibrant.metrics.binary.errors import ece
@@ -75,13 +76,13 @@ def test_order_matters_along_the_way_and_not_in_the_end() -> None:
     assert there.error[1] != pytest.approx(back.error[1])
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 0.0, -0.1, 0.07, 0.5, 1.0, np.nan, np.inf, "0.1"])
+@every("epsilon", [0.3, 0.0, -0.1, 0.07, 0.5, 1.0, np.nan, np.inf, "0.1"])
 def test_an_epsilon_that_fits_no_grid_is_refused(epsilon: float) -> None:
     with pytest.raises(InputError, match=r"epsilon must be 1/\(2m\)"):
         epsilon_error([0.2, 0.8], [0, 1], epsilon=epsilon)
 
 
-@pytest.mark.parametrize("m", [2, 3, 7, 49, 1_000])
+@every("m", [2, 3, 7, 49, 1_000])
 def test_every_half_width_of_a_grid_is_taken(m: int) -> None:
     assert f"{m} intervals" in epsilon_error([0.2, 0.8], [0, 1], epsilon=1 / (2 * m)).name
 
@@ -101,7 +102,7 @@ def test_forecasts_outside_the_unit_interval_and_bad_bins_are_refused() -> None:
         error_over_time([0.2, 0.8], [0, 1], n_bins=0)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+@every("p", [0.0, 0.5, 1.0])
 def test_one_row_and_the_ends_of_the_interval(p: float) -> None:
     assert float(error_over_time([p], [1])) == pytest.approx(1.0 - p)
     assert error_over_time([p], [1]).sharpness.tolist() == [1.0]

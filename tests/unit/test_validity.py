@@ -131,15 +131,14 @@ def test_a_fine_grid_hardly_moves_the_area() -> None:
     assert validity_curve(gridded, **near).auc == pytest.approx(validity_curve(scores, y, **near).auc, abs=2e-3)
 
 
-@pytest.mark.parametrize("method", ["bins", "neighbours"])
-@pytest.mark.parametrize(
-    ("scores", "y", "area"), [([0.3], [1], 0.3), ([0.0, 1.0], [0, 1], 1.0), ([0.5] * 4, [0, 1, 1, 1], 0.75)]
-)
-def test_small_tied_and_extreme_data(method: str, scores: list[float], y: list[int], area: float) -> None:
-    curve = validity_curve(scores, y, method=method, k=1)
-    assert curve.auc == pytest.approx(area)
-    assert float(curve.at(1.0)) == 1.0
-    assert "for all" in str(curve)
+def test_small_tied_and_extreme_data(subtests) -> None:
+    for method in ["bins", "neighbours"]:
+        for scores, y, area in [([0.3], [1], 0.3), ([0.0, 1.0], [0, 1], 1.0), ([0.5] * 4, [0, 1, 1, 1], 0.75)]:
+            with subtests.test(method=method, scores=scores, y=y, area=area):
+                curve = validity_curve(scores, y, method=method, k=1)
+                assert curve.auc == pytest.approx(area)
+                assert float(curve.at(1.0)) == 1.0
+                assert "for all" in str(curve)
 
 
 def test_bad_arguments_are_refused() -> None:

@@ -63,18 +63,19 @@ def test_one_score_gives_the_rule_of_succession():
     assert cal.transform([0.3])[0] == pytest.approx(4 / 12, abs=1e-15)
 
 
-@pytest.mark.parametrize("decimals", [1, 2, None], ids=["heaps", "ties", "no ties"])
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 40, 120])
-def test_it_is_the_refit_for_every_score(n, decimals):
-    rng = np.random.default_rng([n, 0 if decimals is None else decimals])
-    for _ in range(3):
-        scores = rng.random(n) if decimals is None else rng.random(n).round(decimals)
-        y = (rng.random(n) < scores).astype(int)
-        probes = probes_of(scores)
-        p0, p1 = quietly(scores, y).interval(probes)
-        for label, found in ((0, p0), (1, p1)):
-            expected = [refitted(scores, y, s, label) for s in probes]
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+def test_it_is_the_refit_for_every_score(subtests):
+    for decimals in [1, 2, None]:
+        for n in [1, 2, 3, 7, 40, 120]:
+            with subtests.test(decimals=decimals, n=n):
+                rng = np.random.default_rng([n, 0 if decimals is None else decimals])
+                for _ in range(3):
+                    scores = rng.random(n) if decimals is None else rng.random(n).round(decimals)
+                    y = (rng.random(n) < scores).astype(int)
+                    probes = probes_of(scores)
+                    p0, p1 = quietly(scores, y).interval(probes)
+                    for label, found in ((0, p0), (1, p1)):
+                        expected = [refitted(scores, y, s, label) for s in probes]
+                        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 @given(
@@ -100,26 +101,23 @@ def test_real_weights_are_those_of_a_weighted_refit():
     np.testing.assert_allclose(p1, [refitted(scores, y, s, 1, w) for s in scores], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("scores", "y"),
-    [
-        ([0.0, 1.0], [0, 1]),
-        ([0.0], [1]),
-        (np.linspace(0, 1, 50), np.linspace(0, 1, 50) > 0.5),
-        (np.linspace(0, 1, 50), np.zeros(50, dtype=int)),
-        (np.linspace(0, 1, 50), np.ones(50, dtype=int)),
-    ],
-    ids=["0 and 1", "one row", "separated", "no event", "only events"],
-)
-def test_the_point_forecast_keeps_off_zero_and_one(scores, y):
-    cal = quietly(scores, y)
-    out, (p0, p1) = cal.transform(np.linspace(0, 1, 301)), cal.interval(np.linspace(0, 1, 301))
-    n = len(scores)
-    assert out.min() >= 1 / (n + 2) - 1e-15
-    assert out.max() <= (n + 1) / (n + 2) + 1e-15
-    assert (p0 <= p1).all()
-    assert (p0 < 1).all()
-    assert (p1 > 0).all()
+def test_the_point_forecast_keeps_off_zero_and_one(subtests):
+    for name, (scores, y) in {
+        "0 and 1": ([0.0, 1.0], [0, 1]),
+        "one row": ([0.0], [1]),
+        "separated": (np.linspace(0, 1, 50), np.linspace(0, 1, 50) > 0.5),
+        "no event": (np.linspace(0, 1, 50), np.zeros(50, dtype=int)),
+        "only events": (np.linspace(0, 1, 50), np.ones(50, dtype=int)),
+    }.items():
+        with subtests.test(name):
+            cal = quietly(scores, y)
+            out, (p0, p1) = cal.transform(np.linspace(0, 1, 301)), cal.interval(np.linspace(0, 1, 301))
+            n = len(scores)
+            assert out.min() >= 1 / (n + 2) - 1e-15
+            assert out.max() <= (n + 1) / (n + 2) + 1e-15
+            assert (p0 <= p1).all()
+            assert (p0 < 1).all()
+            assert (p1 > 0).all()
 
 
 def test_all_three_never_fall_and_the_point_lies_between():

@@ -88,48 +88,61 @@ class Untrained(LogisticRegression):
         raise AssertionError("a model was trained")
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("place", PLACES)
-def test_it_is_refused_with_what_to_pass_instead(place: str, wrong: str) -> None:
-    (argument, use), (given, told) = PLACES[place], WRONG[wrong]
-    with pytest.raises(InputError, match=rf"^{argument}.*{told}"):
-        use(given)
+def test_it_is_refused_with_what_to_pass_instead(subtests) -> None:
+    for wrong in WRONG:
+        for place in PLACES:
+            with subtests.test(wrong=wrong, place=place):
+                (argument, use), (given, told) = PLACES[place], WRONG[wrong]
+                with pytest.raises(InputError, match=rf"^{argument}.*{told}"):
+                    use(given)
 
 
-@pytest.mark.parametrize("place", [each for each in PLACES if not each.startswith("cand") and each != "calibrate"])
-def test_names_are_for_candidates(place: str) -> None:
-    argument, use = PLACES[place]
-    for name, instead in (("isotonic", "IsotonicCalibrator"), ("sigmoid", "PlattScaling"), ("no such", "one such as")):
-        with pytest.raises(
-            InputError, match=rf"^{argument} must be a calibrator of one score, not '{name}': pass {instead}"
+def test_names_are_for_candidates(subtests) -> None:
+    for place in [each for each in PLACES if not each.startswith("cand") and each != "calibrate"]:
+        with subtests.test(place=place):
+            argument, use = PLACES[place]
+            for name, instead in (
+                ("isotonic", "IsotonicCalibrator"),
+                ("sigmoid", "PlattScaling"),
+                ("no such", "one such as"),
+            ):
+                with pytest.raises(
+                    InputError, match=rf"^{argument} must be a calibrator of one score, not '{name}': pass {instead}"
+                ):
+                    use(name)
+
+
+def test_none_is_refused_where_it_has_no_meaning(subtests) -> None:
+    for place in [each for each in PLACES if each not in OPTIONAL]:
+        with subtests.test(place=place):
+            argument, use = PLACES[place]
+            with pytest.raises(
+                InputError, match=rf"^{argument}.* None: pass one such as PlattScaling\(\) or AutoCalibrator\(\)"
+            ):
+                use(None)
+
+
+def test_a_name_that_is_no_candidate_is_refused_with_those_that_are(subtests) -> None:
+    for place in ["candidates", "calibrate", "candidates in cv", "candidates by segment"]:
+        with (
+            subtests.test(place=place),
+            pytest.raises(InputError, match=r"^candidates must hold .*'platt', .*'blend', not 'plat'"),
         ):
-            use(name)
+            PLACES[place][1]("plat")
 
 
-@pytest.mark.parametrize("place", [each for each in PLACES if each not in OPTIONAL])
-def test_none_is_refused_where_it_has_no_meaning(place: str) -> None:
-    argument, use = PLACES[place]
-    with pytest.raises(
-        InputError, match=rf"^{argument}.* None: pass one such as PlattScaling\(\) or AutoCalibrator\(\)"
-    ):
-        use(None)
-
-
-@pytest.mark.parametrize("place", ["candidates", "calibrate", "candidates in cv", "candidates by segment"])
-def test_a_name_that_is_no_candidate_is_refused_with_those_that_are(place: str) -> None:
-    with pytest.raises(InputError, match=r"^candidates must hold .*'platt', .*'blend', not 'plat'"):
-        PLACES[place][1]("plat")
-
-
-@pytest.mark.parametrize("given", ["platt", "blend", PlattScaling(), PlattScaling, 3])
-def test_candidates_are_a_list(given: Any) -> None:
-    for use in (
-        lambda: AutoCalibrator(given).fit(SCORES, Y),
-        lambda: ClassAutoCalibrator(given).fit(CLASSES, NAMED),
-        lambda: CalibratedClassifier(Untrained(), AutoCalibrator(given), cv=3).fit(X, Y),
-    ):
-        with pytest.raises(InputError, match=r"^candidates must be a list, not .*: pass candidates=\["):
-            use()
+def test_candidates_are_a_list(subtests) -> None:
+    for given in ["platt", "blend", PlattScaling(), PlattScaling, 3]:
+        for use in (
+            lambda given: AutoCalibrator(given).fit(SCORES, Y),
+            lambda given: ClassAutoCalibrator(given).fit(CLASSES, NAMED),
+            lambda given: CalibratedClassifier(Untrained(), AutoCalibrator(given), cv=3).fit(X, Y),
+        ):
+            with (
+                subtests.test(given=given),
+                pytest.raises(InputError, match=r"^candidates must be a list, not .*: pass candidates=\["),
+            ):
+                use(given)
 
 
 def test_candidates_of_classes_are_refused_with_what_to_pass_instead() -> None:

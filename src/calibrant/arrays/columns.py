@@ -136,6 +136,12 @@ def is_whole(value: object) -> bool:
         return False
 
 
+def check_whole(name: str, value: object, least: int = 1) -> None:
+    """Refuse a parameter that is not an integer, or is below ``least``."""
+    if not is_whole(value) or value < least:  # type: ignore[operator]
+        raise InputError(name, f"must be an integer of at least {least}, got {value!r}")
+
+
 def refuse_names(call: str, **given: object) -> None:
     """Refuse text where an array belongs: it is the name of a column, and only a frame has those."""
     for argument, value in given.items():

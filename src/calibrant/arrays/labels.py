@@ -14,10 +14,7 @@ from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setti
 _HEAD = 64  # rows that are looked at before a whole-array comparison is paid for
 
 
-@note("labels-minus-one")
-def labels_minus_one(voice: Voice) -> str:
-    """Labels -1 and 1, which say themselves what they are."""
-    return "labels -1/1 read as 0/1"
+labels_minus_one = note("labels-minus-one", "labels -1/1 read as 0/1")
 
 
 @note("labels-read")

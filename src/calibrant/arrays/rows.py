@@ -23,13 +23,9 @@ from calibrant.arrays.columns import (
 from calibrant.arrays.kinds import Kind, refuse_outside, settle_kind
 from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
 from calibrant.arrays.sides import check_time, check_weights, side_column
-from calibrant.messages import Advice, Note, Voice, note
+from calibrant.messages import Advice, Note, note
 
-
-@note("rows-without-weight")
-def rows_without_weight(voice: Voice, dropped: int, n: int) -> str:
-    """Rows of weight zero, which are left out."""
-    return f"{dropped} of {n} {voice.nouns.rows} have weight zero and were dropped"
+rows_without_weight = note("rows-without-weight", "{dropped} of {n} {nouns.rows} have weight zero and were dropped")
 
 
 @dataclass(frozen=True, eq=False)

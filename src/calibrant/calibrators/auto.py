@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, get_args
 
-import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from calibrant.arrays import Kind, Rows, check_rows
-from calibrant.arrays.columns import check_list, check_option, need_names, refuse_names, score_and_label
-from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, Fit, check_calibrator, labels_missing
+from calibrant.arrays import Rows
+from calibrant.arrays.columns import check_list, check_option
+from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, Fit, check_calibrator
+from calibrant.calibrators.choice import Chooser
 from calibrant.fits.needs import BLEND_ROWS, SHRUNKEN_ROWS
-from calibrant.fits.prior_correction import Weights, class_odds, refuse_by_class
+from calibrant.fits.prior_correction import class_odds
 from calibrant.fits.scaling import rates_text
 from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.issuing import Bins, issue
-from calibrant.guarantees.provenance import Sampling, State
+from calibrant.guarantees.provenance import Sampling
 from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import BetaMap, LogitAffineMap, Map
 from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Voice, note
-from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Grid
 from calibrant.selection.candidates import BLEND, CANDIDATES, RATES, REAL_BLEND
-from calibrant.selection.comparison import Compared, Comparison, needs_minority_rows, needs_rows, nested_sentence
+from calibrant.selection.comparison import needs_minority_rows, needs_rows, nested_sentence
 from calibrant.selection.folds import Folds, check_one_split
 from calibrant.selection.guarantee import Guarantee, guaranteed_bins
 from calibrant.selection.losses import Loss
@@ -54,7 +52,8 @@ CHOSEN = Refusal(
 )
 
 
-class AutoCalibrator(BinaryCalibrator):
+@dataclass(eq=False, repr=False)
+class AutoCalibrator(Chooser, BinaryCalibrator):
     r"""An average of maps, weighted by how they do on rows they have not seen, or something simpler that is as good.
 
     Candidates are cross-fitted. With :math:`L_c` the mean loss of candidate c on rows that its maps had not seen and
@@ -63,7 +62,7 @@ class AutoCalibrator(BinaryCalibrator):
     - the original model, if its loss is no greater than that of the blend;
     - else the simplest candidate that is surely as good: :math:`L_c - L_{blend} + 2 s_{c, blend} \le t`, where t is
       0.07 % of the loss of a constant prediction, the event rate;
-    - else the blend: the average of the model, a beta map drawn towards it, a spline, an isotonic curve and
+    - else the blend: the average of the model, a beta map shrunk toward it, a spline, an isotonic curve and
       Venn-Abers, with weights of least cross-fitted loss. It rises wherever one of them does.
 
     Two gates follow. The original model is also kept if choices made without a part of the rows do not lower the loss
@@ -74,9 +73,9 @@ class AutoCalibrator(BinaryCalibrator):
     All is by a proper loss, never by a calibration error: that of a constant is zero. One map chosen by its loss on few
     rows is mostly lucky; ``docs/decisions/0010-calibrate.md`` has the figures.
 
-    What the rows of the rarer class support decides what is tried: below 3 the model and, with 10 rows in all, a level
-    drawn towards it; from 3 on the blend; alone, from 10 on a shrunken beta map, from 50 on temperature, Platt's and
-    the beta map, from 100 on a spline, from 1,000 on isotonic regression, Venn-Abers, bins and scaled bins.
+    What the rows of the minority class support decides what is tried: below 3 the model and, with 10 rows in all, an
+    intercept shrunk toward it; from 3 on the blend; alone, from 10 on a shrunken beta map, from 50 on temperature,
+    Platt's and the beta map, from 100 on a spline, from 1,000 on isotonic regression, Venn-Abers, bins and scaled bins.
 
     Parameters
     ----------
@@ -128,7 +127,10 @@ class AutoCalibrator(BinaryCalibrator):
 
     Notes
     -----
-    Edges: scores of kind ``"real"`` are no probabilities, so Platt's map stands in for the model. Where every score is
+    Rows of one group stay together, and with ``time`` every part is judged by its past: pass one of them. The rows of a
+    frame are then read into memory; otherwise they are counted where they are. With ``weights="by-class"`` bins with a
+    guarantee are made of the rows as sampled and moved; a choice without one weighs the rows.
+    Edges: scores of kind ``"real"`` are not probabilities, so Platt's map stands in for the model. Where every score is
     exactly 0 or 1 there are no log-odds, and a table of two rates is compared with the model. Outputs of exactly 0 and
     1 count in the log loss as log-odds of 36 do. With one part or one class only, nothing is compared and the model is
     kept. Importance weights, also whole ones, count by what they are worth; rows of arrays are dealt to parts whole,
@@ -155,86 +157,38 @@ class AutoCalibrator(BinaryCalibrator):
 
     _monotone: ClassVar[bool] = False
     _restores: ClassVar[bool] = True
-    bins_: Bins | None
-    choice_: str
-    comparison_: Comparison
-    weights_: dict[str, float]
-    before_: Estimate
-    after_: Estimate
-    change_: Estimate
-    _test: OriginalTest
+    bins_: Bins | None = field(init=False)
+    weights_: dict[str, float] = field(init=False)
+    _test: OriginalTest = field(init=False)
 
-    def __init__(
-        self,
-        candidates: Sequence[str | BinaryCalibrator] | None = None,
-        *,
-        loss: Loss = "log",
-        cv: int = 5,
-        guarantee: tuple[float, float] | None = None,
-        clamp: float | None = None,
-        look: int = 1,
-        random_state: int = 0,
-    ) -> None:
-        self.candidates = candidates
-        self.loss = loss
-        self.cv = cv
-        self.guarantee = guarantee
-        self.clamp = clamp
-        self.look = look
-        self.random_state = random_state
+    candidates: Sequence[str | BinaryCalibrator] | None = None
+    _: KW_ONLY
+    loss: Loss = "log"
+    cv: int = 5
+    guarantee: tuple[float, float] | None = None
+    clamp: float | None = None
+    look: int = 1
+    random_state: int = 0
 
     @property
     def alpha(self) -> float:
         """What a certificate may fail with: the guarantee's alpha, or 0.1."""
         return DEFAULT_ALPHA if self.guarantee is None else self.guarantee[1]
 
-    def fit(
-        self,
-        scores: Any,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | str | None = None,
-        *,
-        score: str | None = None,
-        label: str | None = None,
-        weights: Weights = "importance",
-        groups: ArrayLike | str | None = None,
-        time: ArrayLike | str | None = None,
-        positive: Any = None,
-        kind: Kind | None = None,
-        sampling: Sampling = "independent",
-    ) -> Self:
-        """Choose and fit; parameters as in :meth:`BinaryCalibrator.fit`.
-
-        Rows of one group stay together, and with ``time`` every part is judged by its past: pass one of them. A frame's
-        rows are then brought into memory; else they are counted where they are. With ``weights="by-class"`` bins with a
-        guarantee are made of the rows as sampled and moved; a choice without one weighs the rows.
-        """
-        if weights == "by-class" and self.guarantee is None:
-            refuse_by_class(None, in_frame=score is not None or label is not None)
-            class_odds(check_rows(scores, y, sample_weight, positive=positive, kind=kind))
-            weights = "importance"
-        meant = {"score": score, "label": label, "weights": weights, "positive": positive, "kind": kind}
-        weighted = sample_weight is not None and weights == "importance" and score is None and label is None
-        if weights == "by-class" or (groups is None and time is None and not weighted):
-            return super().fit(scores, y, sample_weight, **meant, sampling=sampling)
+    def _splits_rows(self, groups: object, time: object) -> bool:
         check_one_split(groups, time)
-        names = score_and_label(y, score, label)
-        if names is not None:
-            sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
-            scores, y, sample_weight, groups, time = _columns(scores, names, sides)
-            kind = "probability" if kind is None else kind
-        refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
-        if y is None:
-            raise labels_missing()
-        rows = check_rows(
-            scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
-        )
-        if sampling == "independent" and (groups is not None or time is not None):
-            sampling = "grouped" if groups is not None else "time-ordered"
+        return groups is not None or time is not None
+
+    def _fit_score_rows(self, rows: Rows, sampling: Sampling, *, by_class: bool) -> Self:
+        if by_class and self.guarantee is None:
+            class_odds(rows)  # refuses weights that differ within a class
+            by_class = False
+        if by_class or (rows.groups is None and rows.time is None and rows.counts):
+            return super()._fit_score_rows(rows, sampling, by_class=by_class)
         self._check()
         self._apart: Folds | None = Folds.of_rows(rows, self.cv, _grid_of_rows(rows), self.random_state)
         try:
-            return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
+            return super()._fit_score_rows(rows, sampling, by_class=False)
         finally:
             del self._apart
 
@@ -308,21 +262,6 @@ class AutoCalibrator(BinaryCalibrator):
             return CHOSEN
         return issue(self.bins_, self.provenance_, alpha, bound, mode)
 
-    def _state(self) -> State:
-        if self.bins_ is None and len(self._compared()) < 2:
-            return "uncalibrated"
-        return "kept" if self.choice_ == "identity" else "calibrated"
-
-    def _compared(self) -> list[Compared]:
-        return [line for line in self.comparison_.lines if np.isfinite(line.loss)]
-
-    def say(self, voice: Voice) -> str:
-        """What was chosen, from what, and what it is worth; where nothing could be compared, that first."""
-        told = super().say(voice)
-        if not hasattr(self, "map_") or self.state_ != "uncalibrated":
-            return told
-        return f"Uncalibrated: {self._why_nothing()}\n{told}"
-
     def _why_nothing(self) -> str:
         data = self.provenance_
         rarer = min(data.events, data.n - data.events)
@@ -338,8 +277,8 @@ class AutoCalibrator(BinaryCalibrator):
     def _describe(self, voice: Voice) -> str:
         if self.state_ == "uncalibrated":
             return "\n  ".join([self._decision(), *self._not_tried(voice)])
-        compared = f"Compared: {len(self._compared())} candidates, {voice.advice(Advice.SEE_COMPARISON)}."
-        return "\n  ".join([self._decision(), self._honest(voice), *self._not_tried(voice), compared])
+        lines = [self._decision(), self._honest(voice), *self._not_tried(voice), self._number_compared(voice)]
+        return "\n  ".join(lines)
 
     def _decision(self) -> str:
         if self.bins_ is not None:
@@ -361,8 +300,8 @@ class AutoCalibrator(BinaryCalibrator):
         if isinstance(self.map_, LogitAffineMap):
             return f"slope {self.map_.slope:.4g}, intercept {self.map_.intercept:.4g} on the {self.map_.on}"
         if isinstance(self.map_, BetaMap):
-            drawn = ", drawn towards the model" if self.choice_ == "shrunken" else ""
-            return f"a beta map{drawn} (a {self.map_.a:.4g}, b {self.map_.b:.4g}, c {self.map_.c:.4g})"
+            shrunk = ", shrunk toward the model" if self.choice_ == "shrunken" else ""
+            return f"a beta map{shrunk} (a {self.map_.a:.4g}, b {self.map_.b:.4g}, c {self.map_.c:.4g})"
         return rates_text(self.map_) if self.choice_ == RATES.name else repr(self.map_)
 
     def _not_tried(self, voice: Voice) -> list[str]:
@@ -375,8 +314,8 @@ class AutoCalibrator(BinaryCalibrator):
             return []
         *others, last = sorted(waiting, key=lambda outcome: float(outcome.values["needed"]))
         words = {outcome: _shortened(outcome, voice) for outcome in others} | {last: last.say(voice)}
-        told = [f"{', '.join(waiting[outcome])} ({since})" for outcome, since in words.items()]
-        return [f"Not tried: {', '.join(told)}."]
+        listed = [f"{', '.join(waiting[outcome])} ({since})" for outcome, since in words.items()]
+        return [f"Not tried: {', '.join(listed)}."]
 
     def _honest(self, voice: Voice) -> str:
         where = "parts of the rows" if self.bins_ is None else "parts of the rows that chose"
@@ -450,11 +389,3 @@ def _grid_of_rows(rows: Rows) -> Grid | None:
     if rows.kind == "probability":
         return COMPARED
     return Grid(COMPARED.bits, float(rows.scores.min()), float(rows.scores.max()))
-
-
-def _columns(frame: Any, names: tuple[str, str], sides: dict[str, Any]) -> list[Any]:
-    """Scores, labels, weights, groups and time of a frame, in memory."""
-    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
-
-    taken = columns_of(frame, [*names, *need_names(**sides)])
-    return [None if name is None else taken[name].to_numpy() for name in (*names, *sides.values())]

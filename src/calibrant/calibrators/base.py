@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Kind, check_rows
+from calibrant.arrays import Kind, Rows, check_rows
 from calibrant.arrays.columns import check_option, need_names, refuse_empty, refuse_names, score_and_label
 from calibrant.calibration import Calibration
 from calibrant.fits.needs import minority_rows
@@ -33,7 +33,7 @@ from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
 if TYPE_CHECKING:
     import onnx
 
-    from calibrant.export.onnx.scores import Precision, Shape
+    from calibrant.export.onnx.graph import Precision, Shape
     from calibrant.export.proof import Proof
 
 M = TypeVar("M", covariant=True)
@@ -305,9 +305,14 @@ class BinaryCalibrator(Calibrator):
         meant: Literal["importance", "counts"] = "importance" if weights == "by-class" else weights
         if weights == "by-class":
             refuse_by_class(None if self._restores else type(self).__name__, in_frame=named is not None)
-        if named is not None:
+        in_memory = self._splits_rows(groups, time)
+        if named is not None and not in_memory:
             counted = _tally_of_frame(scores, *named, sample_weight, meant, groups, time, positive, kind)
             return self._fit_tally(counted, sampling, (_resolution_note(counted),))
+        if named is not None:
+            sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
+            scores, y, sample_weight, groups, time = _columns_of_frame(scores, named, sides)
+            kind = "probability" if kind is None else kind
         refuse_places("fit", scores, y, sample_weight)
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
@@ -315,7 +320,15 @@ class BinaryCalibrator(Calibrator):
         rows = check_rows(
             scores, y, sample_weight, weights=meant, groups=groups, time=time, positive=positive, kind=kind
         )
-        if weights != "by-class":
+        return self._fit_score_rows(rows, sampling, by_class=weights == "by-class")
+
+    def _splits_rows(self, groups: object, time: object) -> bool:
+        """Whether the method splits rows by these groups or times, so that a frame is read into memory."""
+        return False
+
+    def _fit_score_rows(self, rows: Rows, sampling: Sampling, *, by_class: bool) -> Self:
+        """Fit to checked rows, or to rows sampled by class, whose weights are then those of the classes."""
+        if not by_class:
             return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
         sampled, notes = replace(rows, weights=None, counts=True), (*rows.kind_notes, sampled_by_class())
         return self._fit_tally(Tally.from_rows(sampled), sampling, notes, class_odds(rows))
@@ -424,40 +437,22 @@ _UNITS: dict[Weighting, str] = {
 }
 
 
-@note("importance-weights")
-def importance_weights(voice: Voice) -> str:
-    """Of every fit to importance weights."""
-    return f"map and losses are of the population that the weights restore, not of the {voice.nouns.rows} as sampled"
-
-
-@note("sampled-by-class")
-def sampled_by_class(voice: Voice) -> str:
-    """Of a map that was moved."""
-    return (
-        "the map and its certificate are of the population that the class weights restore; counts and losses are of "
-        f"the {voice.nouns.rows} as sampled"
-    )
-
-
-@note("few-for-rich-map")
-def few_for_rich_map(voice: Voice, minority: float, needed: float) -> str:
-    """Of a method fitted to fewer rows than an automatic choice would fit it to."""
-    return (
-        f"{minority:,.6g} {voice.nouns.rows} of the rarer class are few for a map this rich, which may follow chance: "
-        f"calibrate() tries one from {needed:,.6g} on"
-    )
-
-
-@note("counted-exactly")
-def counted_exactly(voice: Voice, scores: int) -> str:
-    """Of a frame."""
-    return f"counted in the frame: exact, {scores:,} distinct {voice.nouns.scores}"
-
-
-@note("counted-on-grid")
-def counted_on_grid(voice: Voice) -> str:
-    """Of a frame."""
-    return "counted in the frame: on a grid of 65,536 cells"
+importance_weights = note(
+    "importance-weights",
+    "map and losses are of the population that the weights restore, not of the {nouns.rows} as sampled",
+)
+sampled_by_class = note(
+    "sampled-by-class",
+    "the map and its certificate are of the population that the class weights restore; counts and losses are of "
+    "the {nouns.rows} as sampled",
+)
+few_for_rich_map = note(
+    "few-for-rich-map",
+    "{minority:,.6g} {nouns.rows} of the rarer class are few for a map this rich, which may follow chance: "
+    "calibrate() tries one from {needed:,.6g} on",
+)
+counted_exactly = note("counted-exactly", "counted in the frame: exact, {scores:,} distinct {nouns.scores}")
+counted_on_grid = note("counted-on-grid", "counted in the frame: on a grid of 65,536 cells")
 
 
 def labels_missing() -> InputError:
@@ -517,6 +512,14 @@ def _tally_of_frame(
         positive=positive,
         kind="probability" if kind is None else kind,
     )
+
+
+def _columns_of_frame(frame: Any, names: tuple[str, str], sides: dict[str, Any]) -> list[Any]:
+    """Scores, labels, weights, groups and time of a frame, in memory."""
+    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
+
+    taken = columns_of(frame, [*names, *need_names(**sides)])
+    return [None if name is None else taken[name].to_numpy() for name in (*names, *sides.values())]
 
 
 def _resolution_note(tally: Tally) -> Note:

@@ -51,7 +51,7 @@ def calibrate(
     r"""The fitted :class:`AutoCalibrator`: what it chose, what that is worth on unseen rows, and the map.
 
     ``scores`` are arrays with labels ``y``, a frame with ``score=`` and ``label=``, or a :class:`Tally` alone. What is
-    tried and how it is judged: see :class:`AutoCalibrator`; what describes the rows: see :meth:`AutoCalibrator.fit`.
+    tried and how it is judged: see :class:`AutoCalibrator`; what describes the rows: see :meth:`BinaryCalibrator.fit`.
 
     With segments ``by``, a :class:`~calibrant.calibrators.segments.SegmentCalibrator` instead: the chosen map for all,
     then what each segment's rows support beyond it; ``mode="multicalibrate"`` changes only segments that are shown to
@@ -59,7 +59,7 @@ def calibrate(
     on its own rows, and no probability for a source with too few of them.
 
     For a matrix of scores, one column per class, a :class:`~calibrant.calibrators.multiclass.auto.ClassAutoCalibrator`
-    instead; ``classes`` are the labels in the order of the columns, where they cannot be told from ``y`` or a frame.
+    instead; ``classes`` are the labels in the order of the columns, where they cannot be read from ``y`` or a frame.
 
     Examples
     --------

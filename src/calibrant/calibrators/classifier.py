@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
@@ -124,6 +125,7 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class CalibratedClassifier(ScoringClassifier):
     """A binary classifier whose probabilities pass through one calibration map.
 
@@ -160,18 +162,11 @@ class CalibratedClassifier(ScoringClassifier):
     (['no', 'yes'], (2, 2))
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        calibrator: BinaryCalibrator,
-        *,
-        cv: Literal["prefit"] | int | BaseCrossValidator = "prefit",
-        weights: Literal["importance", "counts"] = "importance",
-    ) -> None:
-        self.estimator = estimator
-        self.calibrator = calibrator
-        self.cv = cv
-        self.weights = weights
+    estimator: Any
+    calibrator: BinaryCalibrator
+    _: KW_ONLY
+    cv: Literal["prefit"] | int | BaseCrossValidator = "prefit"
+    weights: Literal["importance", "counts"] = "importance"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the map, and the estimator unless it is prefit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 
+@dataclass(eq=False, repr=False)
 class CrossVennAbers(ScoringClassifier):
     r"""A classifier fitted once per fold, each time with a :class:`VennAbers` of the rows left out, and merged.
 
@@ -73,16 +75,10 @@ class CrossVennAbers(ScoringClassifier):
     (0.509, 0.602)
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        cv: int | BaseCrossValidator | Iterable[Any] = 5,
-        weights: Literal["importance", "counts"] = "importance",
-    ) -> None:
-        self.estimator = estimator
-        self.cv = cv
-        self.weights = weights
+    estimator: Any
+    _: KW_ONLY
+    cv: int | BaseCrossValidator | Iterable[Any] = 5
+    weights: Literal["importance", "counts"] = "importance"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a model and a calibrator for each fold.

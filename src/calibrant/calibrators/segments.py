@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from typing import Any, Literal, Self, get_args
 
@@ -70,12 +70,10 @@ def of_source(voice: Voice, source: str, about: Note) -> str:
     return f"{source}: {about.say(voice)}"
 
 
-@note("no-global-map")
-def no_global_map(voice: Voice) -> str:
-    """Of an estimate that is not known."""
-    return "there is no map of all"
+no_global_map = note("no-global-map", "there is no map of all")
 
 
+@dataclass(eq=False, repr=False)
 class SegmentCalibrator(BinaryCalibrator):
     r"""A map for all rows, then a level and a slope for each segment as far as the segments' own rows support it.
 
@@ -155,18 +153,11 @@ class SegmentCalibrator(BinaryCalibrator):
 
     _monotone = False
 
-    def __init__(
-        self,
-        calibrator: BinaryCalibrator | None = None,
-        *,
-        mode: How = "shrink",
-        alpha: float = 0.05,
-        random_state: int = 0,
-    ) -> None:
-        self.calibrator = calibrator
-        self.mode = mode
-        self.alpha = alpha
-        self.random_state = random_state
+    calibrator: BinaryCalibrator | None = None
+    _: KW_ONLY
+    mode: How = "shrink"
+    alpha: float = 0.05
+    random_state: int = 0
 
     def fit(  # type: ignore[override]
         self,
@@ -393,15 +384,15 @@ class SegmentCalibrator(BinaryCalibrator):
 
     def _found(self) -> list[str]:
         if self.mode == "separate":
-            told = [self._source(name) for name in list(self.sources_)[:MOST_SOURCES]]
-            more = len(self.sources_) - len(told)
-            return [*told, *([f"and {more:,} more sources."] if more else []), *self._left_out()]
+            lines = [self._source(name) for name in list(self.sources_)[:MOST_SOURCES]]
+            more = len(self.sources_) - len(lines)
+            return [*lines, *([f"and {more:,} more sources."] if more else []), *self._left_out()]
         if not len(self.segments_):
             return ["No row has a segment: all get the map of all."]
         if self.mode == "shrink":
-            told = [differences(name, scales) for name, scales in self.scales_.items()]
+            lines = [differences(name, scales) for name, scales in self.scales_.items()]
             table = ["Events predicted before and after, those moved farthest:", self.segments_.head(MOST_SEGMENTS)]
-            return [*told, *"\n".join(table).splitlines()] if self.map_.columns else told
+            return [*lines, *"\n".join(table).splitlines()] if self.map_.columns else lines
         count = f"{len(self.segments_):,} segments tested against the map of all at level {self.alpha:g}"
         if not self.changes_:
             return [f"No change: none of {count} is off."]
@@ -414,10 +405,10 @@ class SegmentCalibrator(BinaryCalibrator):
         """What was chosen for one source, for how many rows, and what it is worth."""
         fitted, (before, after, change) = self.sources_[name], self._worth[name]
         data = fitted.provenance_
-        told = f"{name}: {_in_words(fitted)}; {data.n:,.6g} rows, {data.events:,.6g} events"
+        source = f"{name}: {_in_words(fitted)}; {data.n:,.6g} rows, {data.events:,.6g} events"
         if np.isnan(change.value):
-            return f"{told}."
-        return f"{told}; {NAMES[self._loss]} {before.value:.4f} to {after.value:.4f} ({change.value:+.4f})."
+            return f"{source}."
+        return f"{source}; {NAMES[self._loss]} {before.value:.4f} to {after.value:.4f} ({change.value:+.4f})."
 
     def _elsewhere(self) -> list[str]:
         """What becomes of rows whose segment was not there at the fit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from calibrant.messages import InputError, Voice
 from calibrant.tallies import Tally, ends_at
 
 
+@dataclass(eq=False, repr=False)
 class TemperatureScaling(BinaryCalibrator, ClassCalibrator):
     r"""One slope on the log-odds, or on all logits of a row: sharper or softer, with the middle left where it is.
 
@@ -64,12 +66,12 @@ class TemperatureScaling(BinaryCalibrator, ClassCalibrator):
     ([[0.5, 0.25, 0.25]], 3.0)
     """
 
-    temperature_: float
+    temperature_: float = field(init=False)
 
-    def __init__(self, *, soft_targets: bool = False, limits: bool = False, clamp: float | None = None) -> None:
-        self.soft_targets = soft_targets
-        self.limits = limits
-        self.clamp = clamp
+    _: KW_ONLY
+    soft_targets: bool = False
+    limits: bool = False
+    clamp: float | None = None
 
     def fit(self, scores: Any, y: Any = None, sample_weight: Any = None, **described: Any) -> Self:
         """Fit to one score, as :meth:`BinaryCalibrator.fit`, or to a matrix, as :meth:`ClassCalibrator.fit`."""

@@ -19,6 +19,7 @@ from calibrant.cli.commands.report import report
 from calibrant.cli.commands.tally import tally
 from calibrant.cli.commands.verify import verify
 from calibrant.cli.guard import DEBUG, guarded
+from calibrant.cli.options import spread
 
 COMMANDS = (check, fit, apply, export, verify, report, compare, plan, tally)
 """In the order of ``calibrant --help``; a command is named after its function and explained by its docstring."""
@@ -59,4 +60,4 @@ def _help(command: Callable[..., None]) -> str:
 
 
 for command in COMMANDS:
-    app.command(help=_help(command))(guarded(command))
+    app.command(help=_help(command))(guarded(spread(command)))

@@ -1,4 +1,4 @@
-"""Files: names and globs into one relation, and results into a file, with the mistakes told."""
+"""Files: names and globs into one relation, results into a file, and what is wrong with either."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from calibrant.cli.shell import in_shell
 from calibrant.cli.voice import Mistake
-from calibrant.export.sql.scores import quote
+from calibrant.export.sql.dialects import quote
 from calibrant.maps import ByGroupMap, ComposeMap, Map
+from calibrant.messages import plural
 
 SHOWN = 3
 EXACT = 2**53
@@ -28,7 +29,7 @@ class Unlisted:
     def __str__(self) -> str:
         """A sentence."""
         fate = "the map of all" if self.mapped else "no probability"
-        have = "1 row has" if self.rows == 1 else f"{self.rows:,} rows have"
+        have = plural(self.rows, "row has", "rows have")
         named = f"a group in {self.column!r} that the map does not list, such as {_some(self.examples)}"
         return f"{have} {named}, and got {fate}."
 

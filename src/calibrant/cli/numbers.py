@@ -9,7 +9,7 @@ from typing import Any
 from calibrant.cli.shell import identifier, in_shell
 from calibrant.cli.voice import Mistake
 from calibrant.engine.unusable import Unusable
-from calibrant.export.sql.scores import quote
+from calibrant.export.sql.dialects import quote
 
 MISSING = {"", "-", ".", "?", "na", "n/a", "#n/a", "nan", "nil", "none", "null", "missing", "unknown"}
 """What people and programs write where a value is missing, in small letters."""

@@ -1,9 +1,15 @@
-"""Every option that more than one command has, declared once."""
+"""Every option that more than one command has, declared once.
+
+A command may take a dataclass of options, such as :class:`Columns`: :func:`spread` makes an option of each field.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -43,73 +49,44 @@ class KindName(StrEnum):
     real = "real"
 
 
-Inputs = Annotated[
-    list[str],
-    typer.Argument(
-        callback=local,
-        metavar="FILES",
-        show_default=False,
-        help="CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs; or the folder of a tally store.",
-    ),
-]
-Files = Annotated[
-    list[str],
-    typer.Argument(
-        callback=local,
-        metavar="FILES",
-        show_default=False,
-        help="CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs.",
-    ),
-]
-Where = Annotated[
-    str | None,
-    typer.Option(
-        "--where", callback=not_empty, metavar="SQL", help="Only rows for which this holds: 'label IS NOT NULL'."
-    ),
-]
-First = Annotated[
-    str | None,
-    typer.Option("--from", callback=not_empty, metavar="DAY", help="First day of a tally store, as 2026-03-01."),
-]
-Last = Annotated[
-    str | None, typer.Option("--to", callback=not_empty, metavar="DAY", help="Last day of a tally store, included.")
-]
+def path(*names: str, metavar: str = "FILE", help_: str) -> Any:
+    """An option that is the path of a file or folder."""
+    return typer.Option(*names, callback=local, metavar=metavar, help=help_)
+
+
+def out(help_: str, metavar: str = "FILE") -> Any:
+    """The option that says where to write."""
+    return path("--out", "-o", metavar=metavar, help_=help_)
+
+
+def text(name: str, metavar: str, help_: str) -> Any:
+    """An option that is not an empty text, or a list of such."""
+    return typer.Option(name, callback=not_empty, metavar=metavar, show_default=False, help=help_)
+
+
+def _files(help_: str) -> Any:
+    return typer.Argument(callback=local, metavar="FILES", show_default=False, help=help_)
+
+
+READABLE = "CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs"
+Inputs = Annotated[list[str], _files(f"{READABLE}; or the folder of a tally store.")]
+Files = Annotated[list[str], _files(f"{READABLE}.")]
+Where = Annotated[str | None, text("--where", "SQL", "Only rows for which this holds: 'label IS NOT NULL'.")]
+First = Annotated[str | None, text("--from", "DAY", "First day of a tally store, as 2026-03-01.")]
+Last = Annotated[str | None, text("--to", "DAY", "Last day of a tally store, included.")]
 RequireAllDays = Annotated[
     bool, typer.Option("--require-all-days", help="Stop if days of a tally store are missing, instead of a note.")
 ]
 
 # The defaults of --score and --label are put in later: None tells that they were not given.
-Score = Annotated[
-    str | None,
-    typer.Option("--score", callback=not_empty, metavar="COL", help="Column of scores. [default: score]"),
-]
-Label = Annotated[
-    str | None,
-    typer.Option("--label", callback=not_empty, metavar="COL", help="Column of what happened. [default: label]"),
-]
-Weight = Annotated[str | None, typer.Option("--weight", callback=not_empty, metavar="COL", help="Column of weights.")]
+Score = Annotated[str | None, text("--score", "COL", "Column of scores. [default: score]")]
+Label = Annotated[str | None, text("--label", "COL", "Column of what happened. [default: label]")]
+Weight = Annotated[str | None, text("--weight", "COL", "Column of weights.")]
 Counts = Annotated[bool, typer.Option("--counts", help="Weights are counts: a row of weight 3 is three rows.")]
-By = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--by", callback=not_empty, metavar="COL", show_default=False, help="Segments; may be given several times."
-    ),
-]
-Time = Annotated[
-    str | None, typer.Option("--time", callback=not_empty, metavar="COL", help="When each row was: date or time.")
-]
-Groups = Annotated[
-    str | None,
-    typer.Option(
-        "--groups", callback=not_empty, metavar="COL", help="Rows that depend on each other: patient, customer."
-    ),
-]
-Positive = Annotated[
-    str | None,
-    typer.Option(
-        "--positive", callback=not_empty, metavar="VALUE", help="The label that is the event, when not 0 and 1."
-    ),
-]
+By = Annotated[list[str] | None, text("--by", "COL", "Segments; may be given several times.")]
+Time = Annotated[str | None, text("--time", "COL", "When each row was: date or time.")]
+Groups = Annotated[str | None, text("--groups", "COL", "Rows that depend on each other: patient, customer.")]
+Positive = Annotated[str | None, text("--positive", "VALUE", "The label that is the event, when not 0 and 1.")]
 Kind = Annotated[KindName | None, typer.Option("--kind", show_default=False, help="What the scores are.")]
 
 Tolerance = Annotated[
@@ -124,6 +101,77 @@ Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of e
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The options that give columns their roles, and choose rows; ``source`` is an option of one command alone."""
+
+    score: Score = None
+    label: Label = None
+    weight: Weight = None
+    counts: Counts = False
+    by: By = None
+    time: Time = None
+    groups: Groups = None
+    positive: Positive = None
+    kind: Kind = None
+    where: Where = None
+    source: str | None = None
+
+    def with_defaults(self) -> Columns:
+        """Columns called score and label where no others are named."""
+        defaults = {name: name for name in ("score", "label") if getattr(self, name) is None}
+        return replace(self, **defaults)  # type: ignore[arg-type]
+
+    @property
+    def given(self) -> list[str]:
+        """Options that were given."""
+        return [f"--{name}" for name, value in vars(self).items() if value]
+
+    @property
+    def named(self) -> dict[str, str | None]:
+        """Columns by the options that name them."""
+        named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups", "source")}
+        return named | {"--by" if place == 0 else f"--by ({name})": name for place, name in enumerate(self.by or ())}
+
+
+@dataclass(frozen=True)
+class DayRange:
+    """Which days of a tally store are asked for."""
+
+    first: First = None
+    last: Last = None
+    require_all_days: RequireAllDays = False
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of the dataclasses that it takes, where a field is declared as one."""
+    types = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    inside: dict[str, list[str]] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        kind = types[parameter.name]
+        if is_dataclass(kind):
+            declared = get_type_hints(kind, include_extras=True)
+            options = [field for field in fields(kind) if hasattr(declared[field.name], "__metadata__")]
+            inside[parameter.name] = [field.name for field in options]
+            given = [(field.name, field.default, declared[field.name]) for field in options]
+        else:
+            given = [(parameter.name, parameter.default, kind)]
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, default, annotation in given
+        ]
+
+    def run(**options: Any) -> None:
+        built = {name: types[name](**{field: options.pop(field) for field in held}) for name, held in inside.items()}
+        command(**options, **built)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
 def tolerance_of(text: str) -> tuple[float, float]:

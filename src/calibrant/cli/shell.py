@@ -14,7 +14,7 @@ def in_shell(text: str) -> str:
 
 def identifier(name: str) -> str:
     """A column as SQL writes it."""
-    from calibrant.export.sql.scores import quote
+    from calibrant.export.sql.dialects import quote
 
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in _reserved()
     return name if plain else quote(name, "duckdb")

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from calibrant.arrays import check_rows
 from calibrant.arrays.labels import labels_minus_one
 from calibrant.cli import console
 from calibrant.cli.files import connect, find_files, is_store, read_rows
 from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, uncounted, with_type
+from calibrant.cli.options import Columns, DayRange
 from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import TallyStore, collect
 from calibrant.engine.store.days import MissingDays
 from calibrant.engine.unusable import UnusableRows
-from calibrant.export.sql.scores import quote
+from calibrant.export.sql.dialects import quote
 from calibrant.messages import CalibrantWarning, InputError, Note, Phrase, Setting
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
@@ -30,39 +31,6 @@ LOOKED_AT = 10_000
 
 MOST_DISTINCT = 1 << 16
 """Rows from which on log-odds and other real scores are counted on a grid."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The options that give columns their roles."""
-
-    score: str | None = None
-    label: str | None = None
-    weight: str | None = None
-    counts: bool = False
-    by: Sequence[str] | None = None
-    time: str | None = None
-    groups: str | None = None
-    positive: str | None = None
-    kind: str | None = None
-    where: str | None = None
-    source: str | None = None
-
-    def with_defaults(self) -> Columns:
-        """Columns called score and label where no others are named."""
-        defaults = {name: name for name in ("score", "label") if getattr(self, name) is None}
-        return replace(self, **defaults)  # type: ignore[arg-type]
-
-    @property
-    def given(self) -> list[str]:
-        """Options that were given."""
-        return [f"--{name}" for name, value in vars(self).items() if value]
-
-    @property
-    def named(self) -> dict[str, str | None]:
-        """Columns by the options that name them."""
-        named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups", "source")}
-        return named | {"--by" if place == 0 else f"--by ({name})": name for place, name in enumerate(self.by or ())}
 
 
 class Rows:
@@ -203,14 +171,6 @@ class Rows:
         return value
 
 
-class DayRange(NamedTuple):
-    """Which days of a tally store are asked for."""
-
-    first: str | None = None
-    last: str | None = None
-    require_all: bool = False
-
-
 class Days:
     """Days of a tally store; nothing of its rows is left to choose."""
 
@@ -221,7 +181,7 @@ class Days:
         self.quiet = quiet
         self.store = TallyStore(path)
         try:
-            window = self.store.window(days.first, days.last, require_all_days=days.require_all)
+            window = self.store.window(days.first, days.last, require_all_days=days.require_all_days)
         except MissingDays as problem:
             raise Mistake("--require-all-days", problem.problem, "add what is missing, or leave it out") from None
         self.data: Tally | GroupedTally = window
@@ -257,6 +217,6 @@ def open_source(inputs: Sequence[str], columns: Columns, days: DayRange, *, quie
         return Days(store, columns, days, quiet=quiet)
     if days.first is not None or days.last is not None:
         raise Mistake("--from and --to", "choose days of a tally store, and these are files", "use --where")
-    if days.require_all:
+    if days.require_all_days:
         raise Mistake("--require-all-days", "is about a tally store, and these are files", "leave it out")
     return Rows(inputs, columns, quiet=quiet)

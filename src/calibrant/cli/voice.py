@@ -91,13 +91,7 @@ class CommandLine(Voice):
         if value is True:
             return option
         values = value if isinstance(value, list | tuple) else [value]
-        return " ".join(f"{option} {shlex.quote(self.value(each, quoted=False))}" for each in values)
-
-    def value(self, value: object, *, quoted: bool = True) -> str:
-        """A label or another value; labels of a CSV are read as doubles, and shown as they are written."""
-        if isinstance(value, float) and value.is_integer():
-            return f"{value:.0f}"
-        return repr(value) if quoted else str(value)
+        return " ".join(f"{option} {shlex.quote(_as_written(each))}" for each in values)
 
     def say(self, value: object) -> Any:
         """A reference in words; a day of a store is deleted by a command of the shell."""
@@ -105,7 +99,8 @@ class CommandLine(Voice):
 
     def advice(self, advice: Advice) -> str:
         """What to do in a terminal."""
-        return ADVICE[advice](self) if advice in ADVICE else super().advice(advice)
+        found = ADVICE.get(advice, advice.value)
+        return found if isinstance(found, str) else found(self)
 
     def if_finite(self) -> str:
         """The condition on rows that have a score."""
@@ -121,36 +116,37 @@ class CommandLine(Voice):
         return "exchange --score and --label" if None in (score, label) else f"pass --score {label} --label {score}"
 
 
-Saying = Callable[[CommandLine], str]
+def _as_written(value: object) -> str:
+    """A value as a CSV holds it: integers, such as labels, are read from it as doubles."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
-ADVICE: dict[Advice, Saying] = {
-    Advice.ASK_ONE_SOURCE: lambda voice: "fit one of them alone with --where",
-    Advice.CONNECT_OR_INSTALL: lambda voice: 'pip install "calibrant[sql]"',
-    Advice.CORRECT_SAMPLING: lambda voice: "in Python, SamplingCorrection undoes it without labels",
-    Advice.DIVIDE_BY_100: lambda voice: "divide the column by 100",
+
+ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
+    Advice.ASK_ONE_SOURCE: "fit one of them alone with --where",
+    Advice.CONNECT_OR_INSTALL: 'pip install "calibrant[sql]"',
+    Advice.CORRECT_SAMPLING: "in Python, SamplingCorrection undoes it without labels",
+    Advice.DIVIDE_BY_100: "divide the column by 100",
     Advice.DROP_OR_REPAIR_SCORES: lambda voice: f"repair them, or leave them out with --where{voice.if_finite()}",
-    Advice.DROP_ROWS: lambda voice: "leave these rows out with --where",
+    Advice.DROP_ROWS: "leave these rows out with --where",
     Advice.DROP_UNLABELED: lambda voice: (
         f"leave these rows out with --where{voice.if_labeled()}; a label that has not arrived is not a negative"
     ),
-    Advice.FILTER_ROWS: lambda voice: "know why they are there, then leave them out with --where",
-    Advice.FIT_FIRST: lambda voice: "fit a map first (calibrant fit)",
-    Advice.FIT_ONE_SEGMENT: lambda voice: "--method binning, fitted to a segment's rows alone, can be proved",
-    Advice.FIT_PLATT: lambda voice: "calibrant fit FILES --out map.json",
-    Advice.IMPORTANCE_WEIGHTS: lambda voice: "leave --counts out",
-    Advice.NAME_SCORES: lambda voice: "name the column of scores with --score",
-    Advice.ONE_AGAINST_REST: lambda voice: (
-        "two classes are needed, so make a column that is 1 for one class and 0 for the rest"
-    ),
-    Advice.PASS_GUARANTEE: lambda voice: "pass --guarantee E",
-    Advice.PASS_PROBABILITIES: lambda voice: "name a column of probabilities with --score",
-    Advice.REPAIR_OR_DROP_ROWS: lambda voice: "repair these rows or leave them out with --where",
-    Advice.SEE_COMPARISON: lambda voice: "see below",
-    Advice.SEE_SEGMENTS: lambda voice: "All segments: --json.",
-    Advice.SEE_SEGMENTS_AND_COMPARISON: lambda voice: "All segments: --json.",
-    Advice.SEE_SEGMENTS_AND_SOURCES: lambda voice: "All segments: --json.",
-    Advice.SWAP_SCORES_AND_LABELS: lambda voice: voice.swapped(),
-    Advice.USE_BINNING: lambda voice: "use --method binning if you need a certificate",
-    Advice.USE_PLATT: lambda voice: "use --method platt",
+    Advice.FILTER_ROWS: "know why they are there, then leave them out with --where",
+    Advice.FIT_FIRST: "fit a map first (calibrant fit)",
+    Advice.FIT_ONE_SEGMENT: "--method binning, fitted to a segment's rows alone, can be proved",
+    Advice.FIT_PLATT: "calibrant fit FILES --out map.json",
+    Advice.IMPORTANCE_WEIGHTS: "leave --counts out",
+    Advice.NAME_SCORES: "name the column of scores with --score",
+    Advice.ONE_AGAINST_REST: "two classes are needed, so make a column that is 1 for one class and 0 for the rest",
+    Advice.PASS_GUARANTEE: "pass --guarantee E",
+    Advice.PASS_PROBABILITIES: "name a column of probabilities with --score",
+    Advice.REPAIR_OR_DROP_ROWS: "repair these rows or leave them out with --where",
+    Advice.SEE_COMPARISON: "see below",
+    Advice.SEE_SEGMENTS: "All segments: --json.",
+    Advice.SEE_SEGMENTS_AND_COMPARISON: "All segments: --json.",
+    Advice.SEE_SEGMENTS_AND_SOURCES: "All segments: --json.",
+    Advice.SWAP_SCORES_AND_LABELS: CommandLine.swapped,
+    Advice.USE_BINNING: "use --method binning if you need a certificate",
+    Advice.USE_PLATT: "use --method platt",
 }
 """What is done in another way than in Python."""

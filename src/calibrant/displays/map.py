@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import Kind
 from calibrant.arrays.columns import check_option
 from calibrant.calibration import as_calibration
 from calibrant.displays import style
+from calibrant.displays.base import Display
 from calibrant.displays.style import AxesKind, Layout, Linear, LogOdds
 from calibrant.guarantees.about.scores import ScoreBins
 from calibrant.guarantees.certificate import Certificate
@@ -29,7 +28,7 @@ FAR = 6.0
 """Log-odds up to which maps of logits are drawn."""
 
 
-class MapDisplay:
+class MapDisplay(Display):
     r"""The fitted map m(s) against the score s, beside the identity.
 
     Where a certificate speaks about the map, the interval that it promises for the true event rate of each bin is drawn
@@ -58,8 +57,7 @@ class MapDisplay:
     (0.1, 0.8)
     """
 
-    ax_: Axes
-    figure_: Any
+    size = (5.4, 5.2)
 
     def __init__(
         self,
@@ -119,8 +117,6 @@ class MapDisplay:
         chosen: Literal["linear", "log-odds"] = "log-odds" if axes == "log-odds" else "linear"
         return cls(score, output, kind=kind, certificate=calibration.certificate, axes=chosen, name=name)
 
-    # -------------------------------------------------------------------------------------------------------- data
-
     @property
     def data(self) -> dict[str, Any]:
         """Every number in the picture, as plain lists."""
@@ -151,7 +147,9 @@ class MapDisplay:
         """The promise in one sentence, or why there is none."""
         if self.certificate is None:
             return "Above the dotted line scores are raised, below it lowered." if self.kind != "real" else ""
-        return str(self.certificate).splitlines()[0]
+        if isinstance(self.certificate, Certificate):
+            return next(iter(self.certificate.about.sentences(self.certificate)))
+        return str(self.certificate)
 
     def _bin_ends(self, promise: Certificate) -> tuple[Floats, Floats]:
         """Ends of the promised bins, the outer ones cut to the range shown."""
@@ -159,21 +157,14 @@ class MapDisplay:
         ends = np.clip(ends, self.score[0], self.score[-1])
         return ends[:-1][promise.promised], ends[1:][promise.promised]
 
-    # ----------------------------------------------------------------------------------------------------- drawing
-
-    def plot(self, ax: Axes | None = None) -> MapDisplay:
-        """Draw on ``ax``, or on a new figure."""
-        ax = style.new_axes(ax, (5.4, 5.2))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         x, y = self._layouts()
         x.set(ax, "x")
         y.set(ax, "y")
         drawn = [(self.score, self.output)]
         if self.kind != "real":
             same = self.score if self.kind == "probability" else expit(self.score)
-            ax.plot(
-                self.score, same, color=style.GUIDE, linewidth=1.0, linestyle=(0, (2, 2)), label="score kept as it is"
-            )
+            ax.plot(self.score, same, **style.GUIDE_LINE, label="score kept as it is")
             drawn.append((self.score, same))
         if isinstance(self.certificate, Certificate):
             drawn += self._draw_intervals(ax, self.certificate)
@@ -182,7 +173,6 @@ class MapDisplay:
         ax.set_ylabel("Calibrated probability")
         style.caption(ax, "Calibration map", self.caption)
         style.place_legend(ax, drawn)
-        return self
 
     def _draw_intervals(self, ax: Axes, promise: Certificate) -> list[tuple[Floats, Floats]]:
         left, right = self._bin_ends(promise)
@@ -210,19 +200,8 @@ class MapDisplay:
         return Raw((float(self.score[0]), float(self.score[-1]))), vertical
 
 
-@dataclass(frozen=True)
-class Raw:
+class Raw(Linear):
     """Scores of any kind as they are, matplotlib choosing the ticks."""
-
-    limits: tuple[float, float]
-
-    def forward(self, p: NDArray[Any]) -> Floats:
-        """Place of each score."""
-        return np.asarray(p, dtype=np.float64)
-
-    def inverse(self, z: NDArray[Any]) -> Floats:
-        """Score at each place."""
-        return np.asarray(z, dtype=np.float64)
 
     def set(self, ax: Axes, which: Literal["x", "y"]) -> None:
         """Limits alone."""

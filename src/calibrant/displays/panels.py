@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from calibrant.displays.style import figure_of
+from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+WIDE_SPAN = 100.0
+"""Ratio of the largest to the smallest count from which on an axis of counts is logarithmic."""
 
 
 def panel_below(ax: Axes) -> Axes:
@@ -56,3 +60,14 @@ def panels_under(ax: Axes, count: int, across: int) -> list[Axes]:
     ax.set_position((box.x0, box.y0 + 0.92 * box.height, box.width, 0.08 * box.height))
     corners = [(box.x0 + width * (j % across), box.y0 + height * (down - 1 - j // across)) for j in range(count)]
     return [figure.add_axes((x, y, 0.9 * width, 0.72 * height)) for x, y in corners]
+
+
+def axis_of_counts(panel: Axes, counts: Floats, which: Literal["x", "y"], counted: bool) -> None:
+    """Limits and label of an axis of counts: logarithmic where the counts span much."""
+    if counts.max() > WIDE_SPAN * counts.min():
+        getattr(panel, f"set_{which}scale")("log")
+        getattr(panel, f"set_{which}lim")(0.6 * float(counts.min()), 1.8 * float(counts.max()))
+    else:
+        getattr(panel, f"set_{which}lim")(0.0, 1.12 * float(counts.max()))
+        panel.locator_params(axis=which, nbins=3, integer=counted)
+    getattr(panel, f"set_{which}label")("Rows" if counted else "Weight")

@@ -10,6 +10,7 @@ import numpy as np
 
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.displays import style
+from calibrant.displays.base import Display
 from calibrant.guarantees.certificate import Mode
 from calibrant.guarantees.planning import Plan, Scheme, TooFewLabels, plan
 from calibrant.messages import Argument, InputError, Phrase, plural
@@ -25,7 +26,7 @@ LEAST_GAP = 0.055
 """Least distance of two labels at the ends of curves, as a share of the axis."""
 
 
-class PlanDisplay:
+class PlanDisplay(Display):
     r"""Worst-case epsilon of histogram binning against the number of bins, for several numbers of labels.
 
     .. math:: \epsilon(B) = \sqrt{\frac{\ln(2B/\alpha)}{2(\lfloor n/B \rfloor - 1)}}
@@ -54,8 +55,7 @@ class PlanDisplay:
     {1000: 4, 5000: 17, 20000: 56}
     """
 
-    ax_: Axes
-    figure_: Any
+    size = (6.0, 4.4)
 
     def __init__(
         self, plans: Sequence[Sequence[Plan]], *, epsilon: float | None = None, chosen: Sequence[Plan] = ()
@@ -128,10 +128,7 @@ class PlanDisplay:
             text += f" Marked: the most bins that keep within {self.epsilon:g}."
         return text
 
-    def plot(self, ax: Axes | None = None) -> PlanDisplay:
-        """Draw on ``ax``, or on a new figure."""
-        ax = style.new_axes(ax, (6.0, 4.4))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         ax.set_xscale("log")
         ax.set_yscale("log")
         for place, curve in enumerate(self.plans):
@@ -143,14 +140,13 @@ class PlanDisplay:
                 linewidth=1.8,
             )
         if self.epsilon is not None:
-            ax.axhline(self.epsilon, color=style.GUIDE, linewidth=1.0, linestyle=(0, (2, 2)))
+            ax.axhline(self.epsilon, **style.GUIDE_LINE)
         sizes = [curve[0].n for curve in self.plans]
         for best in self.chosen:
             self._mark(ax, best, sizes.index(best.n))
         self._set_axes(ax)
         self._label_ends(ax)
         style.caption(ax, "Precision by number of bins", self.caption)
-        return self
 
     def _mark(self, ax: Axes, best: Plan, place: int) -> None:
         ax.plot(best.n_bins, best.epsilon, style.MARKERS[place], color=style.COLOURS[place], markersize=7, zorder=3)

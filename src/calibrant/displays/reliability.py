@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
 from calibrant.displays import style
-from calibrant.displays.panels import panel_below
+from calibrant.displays.base import Display, check_level
+from calibrant.displays.panels import axis_of_counts, panel_below
 from calibrant.displays.rates import (
     Points,
     Series,
@@ -34,12 +35,10 @@ if TYPE_CHECKING:
 
 CurveKind = Literal["isotonic", "bins"]
 
-WIDE_SPAN = 100.0
-"""Ratio of the largest to the smallest count from which on the axis of counts is logarithmic."""
 BARS = 50
 
 
-class ReliabilityDisplay:
+class ReliabilityDisplay(Display):
     r"""Reliability diagram with a band of what chance alone would do.
 
     The curve is the isotonic regression of labels on scores (CORP, Dimitriadis, Gneiting and Jordan 2021),
@@ -81,9 +80,8 @@ class ReliabilityDisplay:
     there, or fewer.
     """
 
-    ax_: Axes
+    size = (5.4, 6.2)
     counts_ax_: Axes
-    figure_: Any
 
     def __init__(
         self, series: Sequence[Series], *, curve: CurveKind = "isotonic", level: float = 0.9, axes: AxesKind = "auto"
@@ -96,8 +94,6 @@ class ReliabilityDisplay:
         first = self.series[0]
         size = float(first.cells.size.sum())
         self.axes = style.axes_kind(axes, size, size * first.events / first.rows)
-
-    # ------------------------------------------------------------------------------------------------ construction
 
     @classmethod
     def from_predictions(
@@ -145,8 +141,7 @@ class ReliabilityDisplay:
         """
         check_option("curve", curve, get_args(CurveKind))
         check_option("axes", axes, get_args(AxesKind))
-        if not 0.0 < level < 1.0:
-            raise InputError("level", f"must lie strictly between 0 and 1, got {level}")
+        check_level(level)
         tallies = [(label or ("" if after is None else "before"), tally_of(scores, y, sample_weight))]
         if after is not None:
             tallies.append(("after", tally_of(after, *(() if isinstance(after, Tally) else (y, sample_weight)))))
@@ -180,8 +175,6 @@ class ReliabilityDisplay:
             raise InputError("other", "must have the same curve and level as this display")
         named = [replace(one, label=name) for one, name in zip(both, names, strict=True)]
         return ReliabilityDisplay(named, curve=self.curve, level=self.level, axes=self.axes)
-
-    # -------------------------------------------------------------------------------------------------------- data
 
     @property
     def data(self) -> dict[str, Any]:
@@ -240,12 +233,7 @@ class ReliabilityDisplay:
         all_high = max(float(max(p.score.max(), p.rate.max())) for p in shown)
         return LogOdds.over(low, high, zero=all_low < low, one=all_high > high)
 
-    # ----------------------------------------------------------------------------------------------------- drawing
-
-    def plot(self, ax: Axes | None = None) -> ReliabilityDisplay:
-        """Draw on ``ax``, or on a new figure; the counts get the lower fifth of the axes' place."""
-        ax = style.new_axes(ax, (5.4, 6.2))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         self.counts_ax_ = panel_below(ax)
         layout = self.layout
         drawn = self.draw_curves(ax, layout)
@@ -254,16 +242,13 @@ class ReliabilityDisplay:
         self._draw_counts(layout)
         style.caption(ax, "Reliability", self.caption)
         style.place_legend(ax, drawn)
-        return self
 
     def draw_curves(self, ax: Axes, layout: Layout) -> list[tuple[Floats, Floats]]:
         """Diagonal, grey and curves alone, without words; returns the points that a legend must not cover."""
         layout.set(ax, "x")
         layout.set(ax, "y")
         ends = np.array(layout.limits)
-        ax.plot(
-            ends, ends, color=style.GUIDE, linewidth=1.0, linestyle=(0, (2, 2)), label="perfect calibration", zorder=1.5
-        )
+        ax.plot(ends, ends, **style.GUIDE_LINE, label="perfect calibration", zorder=1.5)
         drawn = [style.along(layout, ends, ends)]
         for place, one in enumerate(self.series):
             drawn += self._draw_series(ax, layout, place, one)
@@ -312,14 +297,7 @@ class ReliabilityDisplay:
                 name = self.series[place].label
                 panel.stairs(events + others, edges, color=colour, linestyle=dash, linewidth=1.3, label=name)
             heights = np.concatenate([events + others for _, events, others in counts])
-        heights = heights[heights > 0]
-        if heights.max() > WIDE_SPAN * heights.min():
-            panel.set_yscale("log")
-            panel.set_ylim(0.6 * float(heights.min()), 1.8 * float(heights.max()))
-        else:
-            panel.set_ylim(0.0, 1.12 * float(heights.max()))
-            panel.locator_params(axis="y", nbins=3)
-        panel.set_ylabel("Rows" if self.series[0].counted else "Weight")
+        axis_of_counts(panel, heights[heights > 0], "y", self.series[0].counted)
         panel.set_xlabel("Score (predicted probability)")
         panel.legend(
             fontsize="small", ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.97), frameon=False, borderaxespad=0.0

@@ -41,6 +41,8 @@ PLACES: tuple[Place, ...] = (
 BAND: dict[str, Any] = {"color": "0.6", "alpha": 0.5}
 """Grey that is light on white and dark on black."""
 GUIDE = "0.45"
+GUIDE_LINE: dict[str, Any] = {"color": GUIDE, "linewidth": 1.0, "linestyle": (0, (2, 2))}
+"""A thin dashed line to compare with: the diagonal, a target."""
 
 RARE = 0.05
 """Base rate below which, or above one minus which, ``axes="auto"`` takes log-odds."""
@@ -320,6 +322,13 @@ def percent_axis(
     getattr(ax, f"set_{which}lim")(low - spare, end + spare)
 
 
+def share_axis(ax: Axes) -> None:
+    """The vertical axis of a validity curve."""
+    ax.set_ylim(-0.02, 1.02)
+    _set_ticks(ax, "y", np.linspace(0.0, 1.0, 6))
+    ax.set_ylabel("Share of rows within epsilon")
+
+
 def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]], *, above: bool = False) -> None:
     """Legend where it covers least of the points in ``drawn``; all other parts of the picture must be there already.
 
@@ -369,6 +378,12 @@ def along(layout: Layout, x: Floats, y: Floats, per_piece: int = 12) -> tuple[Fl
     at = np.linspace(0, len(u) - 1, per_piece * min(len(u), 200))
     steps = np.arange(len(u))
     return layout.inverse(np.interp(at, steps, u)), layout.inverse(np.interp(at, steps, v))
+
+
+def steps(epsilon: Floats, share: Floats, start: float, end: float) -> tuple[Floats, Floats]:
+    """Corners of the steps of a validity curve from ``start`` to ``end``."""
+    x = np.concatenate([[start], np.repeat(np.clip(epsilon, start, end), 2), [end]])
+    return x, np.concatenate([[0.0, 0.0], np.repeat(share, 2)])
 
 
 def some_of(noun: str, shown: int, unseen: int) -> str:

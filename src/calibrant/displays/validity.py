@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.displays import style
+from calibrant.displays.base import Display
 from calibrant.displays.style import Linear
 from calibrant.guarantees.about.scores import ScoreBins
 from calibrant.guarantees.certificate import Certificate
@@ -27,7 +28,7 @@ MOST_STEPS = 2_000
 """Steps of a curve that a picture can show; of more, some are left out."""
 
 
-class ValidityDisplay:
+class ValidityDisplay(Display):
     r"""Validity curves: the share of rows whose score is within epsilon of the truth.
 
     .. math:: V(\epsilon) = P\bigl[\,|S - E(Y \mid S)| \le \epsilon\,\bigr],\qquad \int_0^1 V = 1 - E|S - E(Y \mid S)|
@@ -59,8 +60,7 @@ class ValidityDisplay:
     ['auc', 'epsilon', 'label', 'repetitions', 'sd', 'share']
     """
 
-    ax_: Axes
-    figure_: Any
+    size = (6.0, 4.4)
 
     def __init__(
         self, curves: Mapping[str, Sequence[ValidityCurve]], *, certificate: Certificate | None = None
@@ -100,8 +100,6 @@ class ValidityDisplay:
         lists = {name: [one] if isinstance(one, ValidityCurve) else list(one) for name, one in named.items()}
         return cls(lists, certificate=certificate)
 
-    # -------------------------------------------------------------------------------------------------------- data
-
     @property
     def data(self) -> dict[str, Any]:
         """Every number in the picture, as plain lists."""
@@ -130,39 +128,30 @@ class ValidityDisplay:
             text += " Bands: one standard deviation over repetitions."
         return text if self.certificate is None else f"{text} {_certificate_caption(self.certificate)}"
 
-    # ----------------------------------------------------------------------------------------------------- drawing
-
-    def plot(self, ax: Axes | None = None) -> ValidityDisplay:
-        """Draw on ``ax``, or on a new figure."""
-        ax = style.new_axes(ax, (6.0, 4.4))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         start, end = self._range()
         if start > 0.0:
             ax.set_xscale("log")
         ax.set_xlim(start, end)
-        ax.set_ylim(-0.02, 1.02)
-        drawn = [self._draw(ax, place, start, end) for place in range(len(self.curves))]
+        drawn = [self._draw_curve(ax, place, start, end) for place in range(len(self.curves))]
         if self.certified is not None:
-            x, share = _corners(*self.certified, start, end)
+            x, share = style.steps(*self.certified, start, end)
             ink = ax.xaxis.label.get_color()
             ax.plot(x, share, color=ink, linewidth=1.2, linestyle=(0, (1, 1)), label="bins of the certificate")
             drawn.append(style.along(Linear(), x, share))
-        ticks = np.linspace(0.0, 1.0, 6)
-        ax.set_yticks(ticks, [style.percent(tick) for tick in ticks])
+        style.share_axis(ax)
         ax.set_xlabel("Epsilon")
-        ax.set_ylabel("Share of rows within epsilon")
         style.caption(ax, "Validity curve", self.caption)
         style.place_legend(ax, drawn)
-        return self
 
-    def _draw(self, ax: Axes, place: int, start: float, end: float) -> tuple[Floats, Floats]:
+    def _draw_curve(self, ax: Axes, place: int, start: float, end: float) -> tuple[Floats, Floats]:
         name, given = list(self.curves.items())[place]
         epsilon, mean, sd = _mean_and_sd(given)
-        x, share = _corners(epsilon, mean, start, end)
+        x, share = style.steps(epsilon, mean, start, end)
         look = len(self.curves) - 1 - place  # the last curve is the solid one, as in a reliability diagram
         colour, dash = style.COLOURS[look], style.DASHES[look]
         if len(given) > 1:
-            spread = _corners(epsilon, sd, start, end)[1]
+            spread = style.steps(epsilon, sd, start, end)[1]
             low, high = np.clip(share - spread, 0.0, 1.0), np.clip(share + spread, 0.0, 1.0)
             ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0.0)
         ax.plot(
@@ -233,9 +222,3 @@ def _mean_and_sd(curves: Sequence[ValidityCurve]) -> tuple[Floats, Floats, Float
 
 def _area(curves: Sequence[ValidityCurve]) -> float:
     return float(np.mean([one.auc for one in curves]))
-
-
-def _corners(epsilon: Floats, share: Floats, start: float, end: float) -> tuple[Floats, Floats]:
-    """Corners of the steps from ``start`` to ``end``."""
-    x = np.concatenate([[start], np.repeat(np.clip(epsilon, start, end), 2), [end]])
-    return x, np.concatenate([[0.0, 0.0], np.repeat(share, 2)])

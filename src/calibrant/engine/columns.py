@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -12,21 +12,24 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Kind, check_scores
 from calibrant.engine.collecting import Rows, collect_frame
+from calibrant.engine.engines import Function, dialect_of, engine_of, fresh_name, read_frame
+from calibrant.export.sql.dialects import quote
 from calibrant.export.sql.expressions import group_columns, to_sql
-from calibrant.export.sql.scores import quote
 from calibrant.maps import Map
 from calibrant.maps.base import unwrapped
 from calibrant.messages import Advice, InputError, Setting
 from calibrant.tallies import CLUSTER_BUCKETS, cluster_buckets
 
-Dialect = Literal["duckdb", "spark"]
-Function = Callable[..., NDArray[Any]]
-
-HEX_TO_WHOLE = {
-    "duckdb": "CAST('0x' || substr(md5(CAST({} AS VARCHAR)), 1, 8) AS BIGINT)",
-    "spark": "CAST(conv(substr(md5(CAST({} AS STRING)), 1, 8), 16, 10) AS BIGINT)",
-}
-"""The first 8 hex digits of the md5 of a column's text as a whole number, NULL for NULL."""
+__all__ = [
+    "apply",
+    "columns_of",
+    "fresh_name",
+    "on_local_clock",
+    "plain_names",
+    "read_frame",
+    "with_cluster_bucket",
+    "with_column",
+]
 
 
 def apply(
@@ -122,24 +125,18 @@ def with_cluster_bucket(frame: Any, source: str, name: str) -> Any:
     >>> with_cluster_bucket(rows, "id", "bucket").project("bucket").fetchall()
     [(62,), (89,)]
     """
-    dtype = _extensible(frame, source, name).collect_schema()[source]
+    rows = _extensible(frame, source, name)
+    dtype, engine = rows.collect_schema()[source], engine_of(rows)
+    bucket = "" if engine is None else engine.hashed
     if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum)):
         raise InputError(
             Setting("groups", source), f"must hold integers or strings, got {dtype}", "convert it to text first"
         )
 
     def text(column: str, dialect: str) -> str:
-        return f"{HEX_TO_WHOLE[dialect].format(quote(column, dialect))} % {CLUSTER_BUCKETS}"
+        return f"{bucket.format(quote(column, dialect))} % {CLUSTER_BUCKETS}"
 
     return with_column(frame, name, source, sql=text, function=cluster_buckets, dtype=nw.Int64)
-
-
-def dialect_of(frame: Any) -> Dialect | None:
-    """The SQL that the engine behind the frame speaks, or None where columns are computed in numpy."""
-    engine = read_frame(frame).implementation
-    if engine.is_duckdb():
-        return "duckdb"
-    return "spark" if engine.is_pyspark() or engine.is_pyspark_connect() else None
 
 
 def with_column(
@@ -166,38 +163,9 @@ def with_column(
     others
         Other columns that it is computed from: text, whole numbers or truth values, as objects.
     """
-    rows = _extensible(frame, source, name)
-    engine = rows.implementation
-    if engine.is_duckdb():
-        return frame.project(f"*, {sql(source, 'duckdb', *others)} AS {quote(name, 'duckdb')}")
-    if engine.is_pyspark() or engine.is_pyspark_connect():
-        return _on_spark(frame, name, (source, *others), sql, connect=engine.is_pyspark_connect())
-    if engine.is_polars():
-        return _on_polars(frame, name, (source, *others), function, dtype)
-    native = rows.to_native()
-    values, missing = _computed(native[source], function, dtype, [native[other] for other in others])
-    if engine.is_pyarrow():
-        return frame.append_column(name, _arrow(values, missing))
-    extended = frame.copy(deep=False)
-    extended[name] = _for_pandas(values, missing, frame[source].dtype)
-    return extended
-
-
-def read_frame(frame: Any, *names: str) -> Rows:
-    """The frame as narwhals sees it, with the named columns; nothing is read but the schema."""
-    try:
-        rows: Rows = nw.from_native(frame)
-    except TypeError:
-        raise InputError(
-            "frame",
-            f"is of type {type(frame).__name__}",
-            "pass a pandas, polars, pyarrow, DuckDB or Spark frame, or arrays without names of columns",
-        ) from None
-    there = rows.collect_schema().names()
-    missing = [name for name in names if not isinstance(name, str) or name not in there]
-    if missing:
-        raise InputError("frame", f"has no column {missing[0]!r}", f"it has {', '.join(map(repr, there))}")
-    return rows
+    engine = engine_of(_extensible(frame, source, name))
+    assert engine is not None
+    return engine.column(frame, name, (source, *others), sql, function, dtype)
 
 
 def plain_names(frame: Any, names: Sequence[str]) -> tuple[Any, dict[str, str]]:
@@ -239,24 +207,18 @@ def on_local_clock(frame: Any, name: str) -> Any:
     return frame.assign(**{name: column.astype(f"datetime64[us, {zone}]").dt.tz_localize(None)})
 
 
-def fresh_name(frame: Any, stem: str) -> str:
-    """A name that no column of the frame has."""
-    taken = {name.lower() for name in read_frame(frame).collect_schema().names()}
-    while stem in taken:
-        stem += "_"
-    return stem
-
-
 def _extensible(frame: Any, source: str, name: str) -> Rows:
     """The frame in narwhals, when it can be extended as asked."""
     rows = read_frame(frame, source)
-    engine, dialect = rows.implementation, dialect_of(frame)
-    if dialect is None and not (engine.is_polars() or engine.is_pandas() or engine.is_pyarrow()):
+    engine = engine_of(rows)
+    if engine is None:
         raise InputError(
-            "frame", f"is one of {engine}, which takes no computed column", "convert it to pandas, polars or pyarrow"
+            "frame",
+            f"is one of {rows.implementation}, which takes no computed column",
+            "convert it to pandas, polars or pyarrow",
         )
     there = rows.collect_schema().names()
-    if dialect is not None:  # SQL does not tell Score from score
+    if engine.dialect is not None:  # SQL does not tell Score from score
         there, name = [column.lower() for column in there], name.lower()
     if name in there:
         raise InputError("name", f"is {name!r}, a column that the frame has already", "pass another name")
@@ -270,92 +232,3 @@ def _check_groups(frame: Any, names: Sequence[str]) -> None:
         dtype = schema[name]
         if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Boolean)):
             raise InputError("by", f"names the column {name!r} of {dtype}", "cast it to text or to integers first")
-
-
-def _on_spark(frame: Any, name: str, sources: Sequence[str], sql: Callable[..., str], *, connect: bool) -> Any:
-    """Over plain aliases, because Spark replaces ``${...}`` in any text that it parses, names included."""
-    if connect:
-        from pyspark.sql.connect import functions
-    else:
-        from pyspark.sql import functions  # type: ignore[no-redef]
-    stem = fresh_name(frame, "source" if not name.lower().startswith("source") else "given")
-    plain = [stem, *(fresh_name(frame, f"{stem}{place}") for place in range(1, len(sources)))]
-    columns = [
-        functions.col("`" + source.replace("`", "``") + "`").alias(alias)
-        for source, alias in zip(sources, plain, strict=True)
-    ]
-    expression = functions.expr(sql(plain[0], "spark", *plain[1:]))
-    return frame.select("*", *columns).select("*", expression.alias(name)).drop(*plain)
-
-
-def _on_polars(frame: Any, name: str, sources: Sequence[str], function: Function, dtype: Any) -> Any:
-    """Batch by batch inside polars' own plan, so that a lazy frame stays lazy and streams."""
-    import polars as pl
-    from polars import selectors
-
-    native = pl.Float64 if dtype is nw.Float64 else pl.Int64
-
-    def batch(*columns: pl.Series) -> pl.Series:
-        # under plain names, because methods of a series read some names as patterns too
-        plain = [column.alias("source") for column in columns]
-        values, missing = _computed(plain[0], function, dtype, plain[1:])
-        out = pl.Series(name, values, dtype=native)
-        return out if missing is None else out.set(pl.Series(missing), None)
-
-    def of_struct(rows: pl.Series) -> pl.Series:
-        columns = rows.struct.unnest()
-        return batch(*(columns[source] for source in sources))
-
-    if isinstance(frame, pl.DataFrame):
-        return frame.with_columns(batch(*(frame[source] for source in sources)).alias(name))
-    # by_name, because col(...) reads some names as patterns
-    chosen, one = selectors.by_name(*sources), len(sources) == 1
-    given = chosen if one else pl.struct(chosen)
-    column = given.map_batches(batch if one else of_struct, return_dtype=native, is_elementwise=True)
-    return frame.with_columns(column.alias(name))
-
-
-def _computed(
-    column: Any, function: Function, dtype: type[nw.Float64] | type[nw.Int64], others: Sequence[Any] = ()
-) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """The function over the values that are there, with zeros elsewhere, and where that is; None for nowhere."""
-    series: nw.Series[Any] = nw.from_native(column, series_only=True)
-    beside = [_objects(other) for other in others]
-    missing: NDArray[np.bool_] | None = None
-    if series.null_count():
-        missing = series.is_null().to_numpy()
-        values = np.zeros(len(series), dtype=np.float64 if dtype is nw.Float64 else np.int64)
-        there = series.filter(~series.is_null()).to_numpy()
-        values[~missing] = function(there, *(other[~missing] for other in beside))
-    else:
-        values = function(series.to_numpy(), *beside)
-    undefined = np.isnan(values)
-    if undefined.any():
-        missing = undefined if missing is None else missing | undefined
-    return values, missing
-
-
-def _objects(column: Any) -> NDArray[Any]:
-    """A column of groups as objects, None where there is none."""
-    series: nw.Series[Any] = nw.from_native(column, series_only=True)
-    if series.dtype in (nw.Categorical, nw.Enum):
-        series = series.cast(nw.String)
-    return np.array(series.to_list(), dtype=object)
-
-
-def _arrow(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> Any:
-    import pyarrow as pa
-
-    return pa.array(values, mask=missing)
-
-
-def _for_pandas(values: NDArray[Any], missing: NDArray[np.bool_] | None, source: Any) -> Any:
-    """The column as pandas holds the one it was computed from: in arrow, with a mask, or as a plain array."""
-    import pandas as pd
-
-    if isinstance(source, pd.ArrowDtype):
-        return pd.arrays.ArrowExtensionArray(_arrow(values, missing))
-    if isinstance(source, pd.api.extensions.ExtensionDtype) and source.na_value is pd.NA:
-        masked = pd.arrays.FloatingArray if values.dtype.kind == "f" else pd.arrays.IntegerArray
-        return masked(values, np.zeros(len(values), dtype=bool) if missing is None else missing)
-    return values if missing is None else np.where(missing, np.nan, values)

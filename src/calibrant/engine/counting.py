@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Kind
 from calibrant.arrays.sides import check_weights
-from calibrant.engine.cells import with_cells
 from calibrant.engine.collecting import Rows, collect_frame
+from calibrant.engine.engines import with_cells
 from calibrant.engine.overflow import says_overflow
 from calibrant.engine.store.selection import Selection
 from calibrant.messages import InputError

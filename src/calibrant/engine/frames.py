@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from calibrant.arrays import Kind
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.paths import local_path
-from calibrant.engine.cells import Way, how_cells_are_found
 from calibrant.engine.collecting import collect_frame
-from calibrant.engine.columns import dialect_of, read_frame
 from calibrant.engine.counting import MOST_DISTINCT, count_cells, count_totals, few_scores
+from calibrant.engine.engines import Way, dialect_of, read_frame, tallied
 from calibrant.engine.store.identity import GRIDS
 from calibrant.engine.store.selection import Selection, Weighting
 from calibrant.engine.unusable import Unusable, UnusableRows, rows_left_out
@@ -248,6 +247,6 @@ def capabilities(frame: Any) -> Capabilities:
         engine=rows.implementation.value,
         lazy=isinstance(rows, nw.LazyFrame),
         dialect=dialect_of(frame),
-        cells=how_cells_are_found(rows),
+        cells=tallied(rows).way,
         distributed=rows.implementation.is_spark_like(),
     )

@@ -19,9 +19,10 @@ from calibrant.arrays.kinds import ClassKind
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.about import ABOUT, ScoreBins
 from calibrant.guarantees.auditing import follows
-from calibrant.guarantees.certificate import About, Bound, Certificate, Mode
+from calibrant.guarantees.bounds import BOUNDS, Mode
+from calibrant.guarantees.certificate import About, Certificate
 from calibrant.guarantees.content import Content
-from calibrant.guarantees.origins import BinRule
+from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.provenance import ClassProvenance, Provenance, Sampling, Weighting
 from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import (
@@ -236,7 +237,7 @@ _TYPES: dict[str, Read] = {
     "bool": _flag,
     "Kind": _one_of(get_args(Kind)),
     "Mode": _one_of(get_args(Mode)),
-    "Bound": _one_of(get_args(Bound)),
+    "Bound": _one_of(tuple(BOUNDS)),
     "Kind | ClassKind": _one_of((*get_args(Kind), *get_args(ClassKind))),
     "RefusalCode": lambda value, at: RefusalCode(_word(value, at)),
     "BinRule": lambda value, at: BinRule(_word(value, at)),
@@ -253,6 +254,7 @@ _TYPES: dict[str, Read] = {
     "Ints": _array(_integer, np.int64),
     "Flags": _array(_flag, bool),
     "tuple[str, ...]": _tuple(_word),
+    "tuple[Assumption, ...]": _tuple(lambda value, at: Assumption(_word(value, at))),
     "About": _kind(ABOUT),
     "tuple[ScoreBins, ...]": _tuple(_kind({ScoreBins.key: ScoreBins})),
     "tuple[Map, ...]": _tuple(_kind(KINDS)),

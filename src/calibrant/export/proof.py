@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calibrant.export.errors import ParityError
 from calibrant.export.samples import Rows
-from calibrant.export.sql.cuts import NEGLIGIBLE
+from calibrant.export.sql.pieces import NEGLIGIBLE
 from calibrant.export.tolerance import TOLERANCE, allowed, only_copies
 from calibrant.maps import Map, TopMap
 

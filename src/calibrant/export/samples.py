@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.sql.cuts import knots_of
-from calibrant.maps import BetaMap, ByGroupMap, ClassMap, ComposeMap, LogitAffineMap, Map, PathMap, SimplexBinsMap
+from calibrant.export.kinds import knots_of
+from calibrant.maps import ByGroupMap, ClassMap, ComposeMap, Map, PathMap, SimplexBinsMap
 from calibrant.numerics import CLAMP, Floats
 
 RANDOM_SCORES = 100_000
@@ -132,15 +132,14 @@ def _edge_scores(map_: Map, rng: np.random.Generator, around: int, most: int) ->
 
 def ends_of(map_: Map) -> Floats:
     """Where its curves clip the score."""
-    curves = [part for part in parts_of(map_) if isinstance(part, LogitAffineMap | BetaMap)]
-    return np.array([end for part in curves for end in (part.low, part.high)])
+    return np.array([getattr(part, end) for part in parts_of(map_) for end in ("low", "high") if hasattr(part, end)])
 
 
 def _random_scores(map_: Map, rng: np.random.Generator) -> Floats:
     knots, share = knots_of(map_), RANDOM_SCORES // 4
     small = 2.0 ** -rng.uniform(0.0, 40.0, share)
     low, high = (knots.min(), knots.max()) if len(knots) else (0.0, 1.0)
-    if any(isinstance(part, LogitAffineMap) and part.on == "score" for part in parts_of(map_)):
+    if any(getattr(part, "on", "") == "score" for part in parts_of(map_)):
         low, high = min(low, -40.0), max(high, 40.0)
     wide = low + (high - low) * rng.uniform(-0.05, 1.05, share)
     return np.concatenate([rng.random(RANDOM_SCORES - 3 * share), small, 1.0 - small, wide])

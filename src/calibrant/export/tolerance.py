@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.keys import read_keys
 from calibrant.export.samples import Rows, parts_of, path_of
-from calibrant.export.sql.cuts import NEGLIGIBLE
+from calibrant.export.sql.pieces import NEGLIGIBLE
 from calibrant.export.sql.text import SMALL
 from calibrant.maps import (
     ByGroupMap,
@@ -19,10 +19,8 @@ from calibrant.maps import (
     ComposeMap,
     Map,
     PerClassMap,
-    PiecewiseLinearMap,
     SimplexBinsMap,
     SoftmaxMap,
-    StepMap,
     TopMap,
 )
 from calibrant.maps.classes import softmax
@@ -93,10 +91,11 @@ def only_copies(map_: Map) -> bool:
 
 def _between(table: Map, low: Floats, high: Floats) -> Floats:
     """The least and the largest value of a table at its knots between two scores; nothing for curves."""
-    if not isinstance(table, StepMap | PiecewiseLinearMap):
+    knots = getattr(table, "knots", None)
+    if knots is None:
         return np.empty((0, len(low)))
-    first, last = np.searchsorted(table.knots, low, side="left"), np.searchsorted(table.knots, high, side="right")
-    at = table.apply(table.knots)
+    first, last = np.searchsorted(knots, low, side="left"), np.searchsorted(knots, high, side="right")
+    at = table.apply(knots)
     out = np.stack([table.apply(low)] * 2)
     for row in np.flatnonzero((last > first) & (low < high)).tolist():
         inside = at[first[row] : last[row]]

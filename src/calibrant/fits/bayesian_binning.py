@@ -1,7 +1,4 @@
-"""Bayesian binning into quantiles: equal-mass binnings of many sizes, averaged by how well they explain the labels.
-
-Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
-"""
+"""Bayesian binning into quantiles: equal-mass binnings of many sizes, averaged by how well they explain the labels."""
 
 from __future__ import annotations
 

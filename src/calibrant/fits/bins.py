@@ -1,7 +1,4 @@
-"""Where bins end and what they hold: equal masses and widths, edges between whole cells, a part of the rows set aside.
-
-Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
-"""
+"""Where bins end and what they hold: equal masses and widths, edges between cells, a part of the rows set aside."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.issuing import Bins
-from calibrant.guarantees.origins import BinRule, Source
+from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import LARGEST, Map, StepMap
 from calibrant.messages import InputError, Phrase, Setting
@@ -179,7 +176,7 @@ def counted(
     edges: Floats,
     rule: BinRule,
     source: Source,
-    assumption: str,
+    assumption: Assumption | None = None,
     *,
     fixed: bool = False,
     succession: bool = True,
@@ -193,7 +190,7 @@ def counted(
     Examples
     --------
     >>> rows = Tally.from_arrays([0.1, 0.2, 0.6, 0.9], [0, 0, 0, 1])
-    >>> counted(rows, np.array([0.5, 0.95]), BinRule.TABLE, OWN_ROWS_SOURCE, "").outputs.tolist()
+    >>> counted(rows, np.array([0.5, 0.95]), BinRule.TABLE, OWN_ROWS_SOURCE).outputs.tolist()
     [0.25, 0.5, 0.5]
     """
     n, events = (cast(Ints, column) for column in tally.partition(edges))

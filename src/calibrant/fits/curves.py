@@ -1,7 +1,4 @@
-r"""Curves of the log-odds as tables of straight pieces, fine enough that no eye sees them, and their averages.
-
-Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
-"""
+r"""Curves of the log-odds as tables of straight pieces, fine enough that no eye sees them, and their averages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How isotonic regression becomes a map: pooled blocks, kept as steps or joined to a strictly increasing curve.
-
-Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
-"""
+"""How isotonic regression becomes a map: pooled blocks, kept as steps or joined to a strictly increasing curve."""
 
 from __future__ import annotations
 

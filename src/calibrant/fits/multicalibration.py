@@ -1,7 +1,4 @@
-"""Multicalibration: change the segments that are off from the map of all by more than chance explains, and no others.
-
-Nothing here is an estimator, so that the mathematics needs no scikit-learn.
-"""
+"""Multicalibration: change the segments that differ from the global map by more than chance explains, and no others."""
 
 from __future__ import annotations
 

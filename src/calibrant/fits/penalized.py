@@ -1,7 +1,4 @@
-"""A small correction of the log-odds, as large as the rows support: fits that are drawn towards keeping the model.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""A small correction of the log-odds, as large as the rows support: fits that are shrunk toward the original model."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ import numpy as np
 from calibrant.fits.scaling import FARTHEST_LOG_ODDS, fit_rates
 from calibrant.maps import Axis, BetaMap, LogitAffineMap, Map
 from calibrant.numerics import Ends, Floats, Grid, expit, logit
+from calibrant.solvers import Derivatives, damped_newton, softplus
 from calibrant.tallies import Tally
 
 Terms = Literal[1, 2, 3]
@@ -35,7 +33,7 @@ REFERENCE = np.array([0.7, 0.35, 0.35])
 """Standard deviations at whose most probable values the likelihood is measured."""
 
 GRIDDED_CELLS = 1 << 16
-STEPS, HALVINGS, SETTLED = 50, 30, 1e-12
+SETTLED = 1e-12
 
 
 def fit_shrunken(tally: Tally, terms: Terms = 3) -> Map:
@@ -77,16 +75,12 @@ def fit_shrunken(tally: Tally, terms: Terms = 3) -> Map:
     family = _Family.of(tally, terms)
     theta = family.posterior_mean()
     fitted = family.map(theta)
-    if _rises(fitted):
+    if fitted.direction.never_falls:
         return fitted
     if terms == 3:
         return fit_shrunken(tally, 2)
     held = replace(family, line=np.zeros(2), terms=1, stretch=-1.0)
     return LogitAffineMap(0.0, float(held.posterior_mean()[0]) + family.centre, family.axis, *family.ends)
-
-
-def _rises(fitted: LogitAffineMap | BetaMap) -> bool:
-    return fitted.slope >= 0.0 if isinstance(fitted, LogitAffineMap) else min(fitted.a, fitted.b) >= 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,32 +137,26 @@ class _Family:
     def _quadratic(self) -> tuple[Floats, Floats]:
         r"""The log-likelihood as :math:`b'\theta - \theta' H \theta / 2` near its most probable values: H and b."""
         design, prior = self.design(), np.diag(REFERENCE[: self.terms] ** -2.0)
-        theta = np.zeros(self.terms)
-        loss, gradient, information = self._likelihood(design, theta)
-        loss += 0.5 * float(np.einsum("j,jk,k->", theta, prior, theta))
-        for _ in range(STEPS):
-            slope = gradient + np.einsum("jk,k->j", prior, theta)
-            step = np.linalg.solve(information + prior, slope)
-            if float((slope * step).sum()) <= SETTLED * max(loss, 1.0):
-                break
-            for halving in range(HALVINGS):
-                trial = theta - step * 0.5**halving
-                reached, gradient, information = self._likelihood(design, trial)
-                reached += 0.5 * float(np.einsum("j,jk,k->", trial, prior, trial))
-                if reached < loss:
-                    break
-            else:  # rounding hides any further descent
-                break
-            theta, loss = trial, reached
-        return information, np.einsum("jk,k->j", information, theta) - gradient
 
-    def _likelihood(self, design: Floats, theta: Floats) -> tuple[float, Floats, Floats]:
+        def evaluate(theta: Floats) -> Derivatives:
+            loss, gradient, information = self._likelihood(design, theta)
+            pull = np.einsum("jk,k->j", prior, theta)
+            return Derivatives(loss + 0.5 * float((theta * pull).sum()), gradient + pull, information + prior)
+
+        def step(_: Floats, there: Derivatives) -> Floats:
+            return np.asarray(-np.linalg.solve(there.curvature, there.gradient))
+
+        found = damped_newton(evaluate, step, np.zeros(self.terms), lambda loss: SETTLED * max(loss, 1.0))
+        _, gradient, information = self._likelihood(design, found.visited)
+        return information, np.einsum("jk,k->j", information, found.visited) - gradient
+
+    def _likelihood(self, design: Floats, theta: Floats) -> Derivatives:
         """Minus the log-likelihood, its gradient and its curvature."""
         z = self.x + self.stretch * (self.x - self.centre) + np.einsum("j,jc->c", theta, design)
-        p = expit(z)
-        loss = float((self.n * np.logaddexp(0.0, z) - self.events * z).sum())
+        value, p = softplus(z)
+        loss = float((self.n * value - self.events * z).sum())
         gradient = np.einsum("jc,c->j", design, self.n * p - self.events)
-        return loss, gradient, np.einsum("jc,kc->jk", design * (self.n * p * (1.0 - p)), design)
+        return Derivatives(loss, gradient, np.einsum("jc,kc->jk", design * (self.n * p * (1.0 - p)), design))
 
     def map(self, theta: Floats) -> LogitAffineMap | BetaMap:
         """The correction as a map."""

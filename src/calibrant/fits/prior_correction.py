@@ -2,7 +2,7 @@
 
 If a row is kept with a probability that depends on its class alone, the odds of every set of scores are multiplied by
 one known number. So a fit to the rows as sampled is moved back exactly, with its intervals: see
-``docs/certificates/by-class.md``. Nothing here is an estimator.
+``docs/certificates/by-class.md``.
 """
 
 from __future__ import annotations

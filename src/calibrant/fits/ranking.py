@@ -1,7 +1,4 @@
-"""What a map does to the ranking of the scores: nothing, ties, or worse.
-
-Nothing here is an estimator, so that a map can be looked at without loading scikit-learn.
-"""
+"""What a map does to the ranking of the scores: nothing, ties, or worse."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from calibrant.maps import LARGEST, BetaMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.maps import LARGEST, BetaMap, Direction, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
-from calibrant.tallies.cells import Counts
+from calibrant.tallies.cells import Counts, mass_below
 
 Piece = tuple[Floats, Counts, Counts]
 """Scores or probabilities, with their rows and events."""
@@ -53,7 +50,7 @@ class Ranking:
         >>> print(Ranking.of(LogitAffineMap(0.8, -0.2), tally))
         Ranking unchanged.
         """
-        if _rises(fitted, tally):
+        if _keeps_order(fitted, tally):
             return cls("unchanged")
         values, n, events = _joined(fitted, tally)
         if len(values) == len(tally) and (values[1:] > values[:-1]).all():
@@ -87,22 +84,16 @@ class Ranking:
         return f"Ties add {change:.4f} to the AUC of the fitted rows {areas}; expect no gain on others."
 
 
-def _rises(fitted: Map, tally: Tally) -> bool:
+def _keeps_order(fitted: Map, tally: Tally) -> bool:
     """Whether the map rises strictly over the scores by its numbers alone; rounding aside."""
-    if isinstance(fitted, LogitAffineMap):
-        return fitted.slope > 0.0 and (fitted.on == "score" or _tells_apart(fitted, tally))
-    if isinstance(fitted, BetaMap):
-        return fitted.a > 0.0 and fitted.b > 0.0 and _tells_apart(fitted, tally)
+    if fitted.direction is not Direction.STRICTLY_RISING:
+        return False
     if isinstance(fitted, PiecewiseLinearMap) and tally.resolution != "bins":
         ends = tally.score_at(np.array([1.0, float(tally.total)]))
-        inside = bool(fitted.knots[0] <= ends[0] and ends[1] <= fitted.knots[-1])
-        return inside and bool((np.diff(fitted.values) > 0.0).all())
-    return False
-
-
-def _tells_apart(fitted: LogitAffineMap | BetaMap, tally: Tally) -> bool:
-    """Whether no two scores become one by being clipped, as far as the ends alone can say."""
-    if tally.resolution == "bins" and tally.cells.scores is None:
+        return bool(fitted.knots[0] <= ends[0] and ends[1] <= fitted.knots[-1])
+    if isinstance(fitted, LogitAffineMap) and fitted.on == "score":
+        return True
+    if not isinstance(fitted, LogitAffineMap | BetaMap) or (tally.resolution == "bins" and tally.cells.scores is None):
         return False
     own = tally.own_ends
     return fitted.low <= own.low and own.high <= fitted.high
@@ -154,6 +145,6 @@ def _area(pieces: Iterable[Piece]) -> float:
     below, hits, area = 0.0, 0.0, 0.0
     for _, n, events in pieces:
         others = n - events
-        area += float((events * (np.cumsum(others) - 0.5 * others + below)).sum())
+        area += float((events * mass_below(others, below)).sum())
         below, hits = below + float(others.sum()), hits + float(events.sum())
     return area / below / hits if below > 0.0 and hits > 0.0 else math.nan

@@ -1,7 +1,4 @@
-"""How softmax maps with many slopes are fitted: regressions with ridge penalties in units of rows, by Newton's method.
-
-Nothing here is an estimator, so that a map can be tried without loading scikit-learn.
-"""
+"""How softmax maps with many slopes are fitted: regressions with ridge penalties in units of rows."""
 
 from __future__ import annotations
 
@@ -15,8 +12,9 @@ from numpy.typing import NDArray
 from calibrant.fits.softmax import LogRows, row_blocks
 from calibrant.maps import SoftmaxMap
 from calibrant.numerics import Floats
+from calibrant.solvers import Derivatives, damped_newton
 
-NEWTON_STEPS, CONJUGATE_STEPS, HALVINGS = 50, 200, 30
+CONJUGATE_STEPS = 200
 
 MOST_DENSE = 300
 """Up to so many numbers the curvature is made as a matrix; beyond, only products with it."""
@@ -70,23 +68,13 @@ def fit_affine(
     Cost: about eight Newton steps, or some hundred products of rows with V; memory for the probabilities.
     """
     problem = _Regression(rows, ridge, slope)
-    numbers = problem.identity() if start is None else start.numbers.copy()
-    value, gradient = problem.evaluate(numbers)
-    total = float(rows.weights.sum())
-    for _ in range(NEWTON_STEPS):
-        step = _dense_step(problem, gradient) if numbers.size <= MOST_DENSE else _conjugate_step(problem, gradient)
-        slant = float((gradient * step).sum())
-        if -slant <= settled * total:
-            return Affine(numbers + step, slope)
-        for halving in range(HALVINGS):
-            trial = numbers + 0.5**halving * step
-            reached = problem.evaluate(trial)
-            if reached[0] <= value + 1e-4 * 0.5**halving * slant:
-                break
-        else:  # rounding hides any further descent
-            break
-        numbers, (value, gradient) = trial, reached
-    return Affine(numbers, slope)
+    numbers = problem.identity() if start is None else start.numbers
+    limit = settled * float(rows.weights.sum())
+    one_step = _dense_step if numbers.size <= MOST_DENSE else _conjugate_step
+    found = damped_newton(
+        problem.evaluate, lambda _, there: one_step(problem, there.gradient), numbers, lambda _: limit
+    )
+    return Affine(found.point, slope)
 
 
 def _dense_step(problem: _Regression, gradient: Floats) -> Floats:
@@ -138,8 +126,8 @@ class _Regression:
         columns = np.eye(self.size) if self.full else np.ones((self.size, 1))
         return np.column_stack([columns, np.zeros(self.size)])
 
-    def evaluate(self, numbers: Floats) -> tuple[float, Floats]:
-        """Loss and gradient; keeps the probabilities for products with the curvature."""
+    def evaluate(self, numbers: Floats) -> Derivatives:
+        """Loss and gradient; keeps the probabilities, from which the step takes the curvature."""
         away = numbers - self.identity()
         drawn = self._drawn(away)
         value, gradient = 0.5 * float((away * drawn).sum()), drawn
@@ -157,7 +145,7 @@ class _Regression:
             p *= weights[:, None]
             p[places] -= weights
             gradient = gradient + self._gathered(p, z)
-        return value, self._free(gradient)
+        return Derivatives(value, self._free(gradient), np.empty((0, 0)))
 
     def curved(self, direction: Floats) -> Floats:
         """Product of the curvature with a direction."""

@@ -1,8 +1,6 @@
 """How scaling maps are fitted, from a tally to a map: Platt's and the beta family, one slope, one level.
 
 All by maximum likelihood.
-
-Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Literal, cast, get_args
 import numpy as np
 
 from calibrant.maps import Axis, BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
-from calibrant.messages import Advice, InputError, Note, Voice, note
+from calibrant.messages import Advice, InputError, Note, note
 from calibrant.numerics import USUAL_ENDS, Ends, Floats, Grid, expit, logit
 from calibrant.solvers import Pieces, fit_logistic
 from calibrant.tallies import NO_INTERIOR, Tally, end_notes
@@ -39,43 +37,19 @@ FARTHEST_LOG_ODDS = 1e6
 LEVEL_STEPS, LEVEL_ERROR = 200, 1e-12
 
 
-@note("scores-at-one-half")
-def scores_at_one_half(voice: Voice) -> str:
-    """Of a temperature."""
-    return "all scores sit at log-odds 0, where no temperature has any effect: scores are left as they are"
-
-
-@note("two-rates")
-def two_rates(voice: Voice) -> str:
-    """Of scores that are exactly 0 or 1."""
-    return f"{NO_INTERIOR}: the map is a table of two rates"
-
-
-@note("newton-unsettled")
-def newton_unsettled(voice: Voice) -> str:
-    """Of a likelihood whose maximum was not found."""
-    return "Newton's method did not settle: look at the map before you use it"
-
+scores_at_one_half = note(
+    "scores-at-one-half",
+    "all scores sit at log-odds 0, where no temperature has any effect: scores are left as they are",
+)
+two_rates = note("two-rates", f"{NO_INTERIOR}: the map is a table of two rates")
+newton_unsettled = note("newton-unsettled", "Newton's method did not settle: look at the map before you use it")
 
 SOFT_TARGETS = "Platt's soft targets were used, as the likelihood has no maximum"
-
-
-@note("soft-targets-for-one-class")
-def one_class(voice: Voice) -> str:
-    """Why soft targets were used."""
-    return f"only one class is present: {SOFT_TARGETS}"
-
-
-@note("soft-targets-for-separated-classes")
-def separated_classes(voice: Voice) -> str:
-    """Why soft targets were used."""
-    return f"the classes are separated by the score: {SOFT_TARGETS}"
-
-
-@note("labels-on-their-side")
-def labels_on_their_side(voice: Voice) -> str:
-    """Why soft targets were used for a temperature."""
-    return f"every score lies on the side of its label: {SOFT_TARGETS}"
+one_class = note("soft-targets-for-one-class", f"only one class is present: {SOFT_TARGETS}")
+separated_classes = note(
+    "soft-targets-for-separated-classes", f"the classes are separated by the score: {SOFT_TARGETS}"
+)
+labels_on_their_side = note("labels-on-their-side", f"every score lies on the side of its label: {SOFT_TARGETS}")
 
 
 @dataclass(frozen=True)

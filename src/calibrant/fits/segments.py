@@ -1,7 +1,4 @@
-"""Rows counted by segment and score, for maps that differ from segment to segment.
-
-Nothing here is an estimator, so that the mathematics needs no scikit-learn.
-"""
+"""Rows counted by segment and score, for maps that differ from segment to segment."""
 
 from __future__ import annotations
 

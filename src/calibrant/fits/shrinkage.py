@@ -1,7 +1,4 @@
-r"""Empirical Bayes by segment: a level and a slope for each, drawn towards the map of all by as much as they differ.
-
-Nothing here is an estimator, so that the mathematics needs no scikit-learn.
-"""
+r"""Empirical Bayes by segment: an intercept and a slope for each, shrunk toward the global map as far as data allow."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ import numpy as np
 
 from calibrant.fits.segments import Lines, SegmentCells, Stages
 from calibrant.numerics import Floats, Ints, expit
+from calibrant.solvers import softplus
 from calibrant.tallies import Counts
 
 FEW_CELLS, BIN_WIDTH = 1 << 13, 1.0 / 8.0
@@ -162,7 +160,10 @@ def most_probable(data: Segmented, scales: Scales, start: Modes | None = None) -
 
 
 def _newton(data: Segmented, spread: Floats, values: Floats, free: Floats) -> tuple[Floats, Floats, Floats]:
-    """Damped Newton steps in units of the prior's deviations, every segment at its own pace."""
+    """Damped Newton steps in units of the prior's standard deviations.
+
+    Not :func:`~calibrant.solvers.damped_newton`: each segment has its own loss, and its steps are halved on their own.
+    """
     loss, gradient, curvature = _posterior(data, spread, values, free)
     damping = np.ones(data.size)
     for _ in range(STEPS):
@@ -187,9 +188,8 @@ def _posterior(data: Segmented, spread: Floats, values: Floats, free: Floats) ->
     level, stretch = spread * values
     turned = data.x - data.centre[data.group]
     z = data.x + level[data.group] + stretch[data.group] * turned
-    decay = np.exp(-np.abs(z))
-    p = np.where(z >= 0.0, 1.0, decay) / (1.0 + decay)
-    loss = data.sums(data.n * (np.maximum(z, 0.0) + np.log1p(decay)) - data.events * z)
+    value, p = softplus(z)
+    loss = data.sums(data.n * value - data.events * z)
     excess, weight = data.n * p - data.events, data.n * p * (1.0 - p)
     mixed = weight * turned
     gradient = spread * np.stack([data.sums(excess), data.sums(excess * turned)]) + values

@@ -1,7 +1,4 @@
-"""Rows of class scores as logarithms, and how one slope on them is fitted: temperature scaling.
-
-Nothing here is an estimator, so that a map can be tried without loading scikit-learn.
-"""
+"""Rows of class scores as logarithms, and how one slope on them is fitted: temperature scaling."""
 
 from __future__ import annotations
 
@@ -35,25 +32,19 @@ ROUGH_NUMBERS = 1 << 19
 SLOPE_STEPS = 60
 
 
-@note("equal-scores-in-rows")
-def equal_scores_in_rows(voice: Voice) -> str:
-    """Of a temperature."""
-    return "every score of a row is the same, in every row, so no temperature has any effect: scores stay as they are"
-
-
-@note("labels-at-largest-scores")
-def labels_at_largest_scores(voice: Voice) -> str:
-    """Of a temperature."""
-    return (
-        "the class of every row has its largest score, so the likelihood asks for a temperature of 0: each label was "
-        "taken to be wrong by the share of one row"
-    )
-
-
-@note("temperature-at-limit")
-def temperature_at_limit(voice: Voice) -> str:
-    """Of a temperature."""
-    return "scores say nothing about the classes, or the opposite: the temperature is held at 100"
+equal_scores_in_rows = note(
+    "equal-scores-in-rows",
+    "every score of a row is the same, in every row, so no temperature has any effect: scores stay as they are",
+)
+labels_at_largest_scores = note(
+    "labels-at-largest-scores",
+    "the class of every row has its largest score, so the likelihood asks for a temperature of 0: each label was "
+    "taken to be wrong by the share of one row",
+)
+temperature_at_limit = note(
+    "temperature-at-limit",
+    "scores say nothing about the classes, or the opposite: the temperature is held at 100",
+)
 
 
 @note("probabilities-clipped")

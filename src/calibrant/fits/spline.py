@@ -3,8 +3,6 @@ r"""How a monotone spline of the log-odds is fitted, from a tally to a map, by p
 The slope of the curve is piecewise linear between K knots and constant beyond the outer ones, so the curve is a
 quadratic spline with straight ends, it never falls if and only if no slope at a knot is negative, and its roughness is
 a sum over neighbouring slopes. A small problem with K bounds is all that is solved, on at most some hundred cells.
-
-Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
 """
 
 from __future__ import annotations
@@ -19,7 +17,9 @@ from calibrant.fits.scaling import DEFAULT, Scaling, Support, Targets, fit_platt
 from calibrant.maps import Axis, LogitAffineMap, Map
 from calibrant.messages import InputError, Note
 from calibrant.numerics import Floats, Grid, expit, logit
+from calibrant.solvers import Derivatives, damped_newton, softplus
 from calibrant.tallies import Tally, end_notes
+from calibrant.tallies.cells import mass_below
 
 KNOTS = 24
 PENALTIES = 4.0 ** np.arange(9.0, -6.0, -1.0)
@@ -38,7 +38,7 @@ MASS_GROUPS, WIDTH_GROUPS, KEPT_CELLS = 256, 128, 512
 NARROW = 1e-6
 """Scores whose range is a smaller share of their size than this show a level and a slope at most."""
 
-STEPS, HALVINGS, RIDGE = 60, 30, 1e-12
+RIDGE = 1e-12
 ROUGHLY, SETTLED = 1e-2, 1e-10
 """Expected descents, in nats, at which Newton's method ends: while penalties are compared, and at the last."""
 
@@ -60,15 +60,6 @@ class _Cells:
     x: Floats
     n: Floats
     events: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """Penalised loss at some coefficients, its gradient, and the curvature of the loss without penalty."""
-
-    loss: float
-    gradient: Floats
-    curvature: Floats
 
 
 def fit_spline(
@@ -140,7 +131,7 @@ def _cells(tally: Tally, targets: Targets) -> _Cells:
 
 def _group_starts(x: Floats, n: Floats) -> NDArray[np.intp]:
     """First cell of each group; inside one the curve is so nearly straight that its mean stands for its cells."""
-    before = np.cumsum(n) - n / 2
+    before = mass_below(n)
     mass = np.floor(before * (MASS_GROUPS / n.sum()))
     width = np.floor((x / 2 - x[0] / 2) * (WIDTH_GROUPS / (x[-1] / 2 - x[0] / 2)))
     return np.flatnonzero(np.append(True, (mass[1:] > mass[:-1]) | (width[1:] > width[:-1])))
@@ -148,7 +139,7 @@ def _group_starts(x: Floats, n: Floats) -> NDArray[np.intp]:
 
 def _line(cells: _Cells) -> Floats:
     """Level and slope of the best line that does not fall: the curve with one knot."""
-    return _minimise(_basis(cells.x, np.zeros(1)), cells, np.zeros((2, 2)), np.zeros(2))[1]
+    return _minimize(_basis(cells.x, np.zeros(1)), cells, np.zeros((2, 2)), np.zeros(2))[1]
 
 
 def _knots(cells: _Cells, line: Floats, n_knots: int) -> tuple[Floats, float]:
@@ -164,7 +155,7 @@ def _knots(cells: _Cells, line: Floats, n_knots: int) -> tuple[Floats, float]:
     mean = float((share * cells.x).sum())
     spread = float(np.sqrt((share * (cells.x - mean) ** 2).sum()))
     count = min(n_knots, len(cells.x))
-    knots = np.interp((np.arange(count) + 0.5) / count, np.cumsum(share) - share / 2, cells.x)
+    knots = np.interp((np.arange(count) + 0.5) / count, mass_below(share), cells.x)
     apart = np.append(True, np.diff(knots) > 1e-4 * spread)
     return knots[apart], spread
 
@@ -202,7 +193,7 @@ def _search(
 
     def visit(index: int, start: Floats) -> float:
         matrix = penalties[index] * roughness
-        state, beta = _minimise(basis, cells, matrix, start, ROUGHLY)
+        state, beta = _minimize(basis, cells, matrix, start, ROUGHLY)
         reached[index] = _criterion(state, matrix, penalties[index]), beta
         return reached[index][0]
 
@@ -216,11 +207,11 @@ def _search(
     for index in {best - 1, best + 1} & set(range(len(penalties))):
         visit(index, reached[best][1])
     best = min(reached, key=lambda index: reached[index][0])
-    state, beta = _minimise(basis, cells, penalties[best] * roughness, reached[best][1])
+    state, beta = _minimize(basis, cells, penalties[best] * roughness, reached[best][1])
     return float(penalties[best]), beta, _freedom(state, penalties[best] * roughness, beta)
 
 
-def _criterion(state: _State, matrix: Floats, penalty: float) -> float:
+def _criterion(state: Derivatives, matrix: Floats, penalty: float) -> float:
     """Minus the log of the posterior of the penalty, up to a constant.
 
     The marginal likelihood is Laplace's. The prior of 1 / sqrt(penalty), by how much the slope wanders over a standard
@@ -230,7 +221,7 @@ def _criterion(state: _State, matrix: Floats, penalty: float) -> float:
     return state.loss + half_log - 0.5 * (len(matrix) - 2) * float(np.log(penalty)) + float(penalty**-0.5)
 
 
-def _freedom(state: _State, matrix: Floats, beta: Floats) -> float:
+def _freedom(state: Derivatives, matrix: Floats, beta: Floats) -> float:
     """Trace of the matrix that takes labels to fitted log-odds, over slopes that are free to move."""
     free = np.append(True, beta[1:] > 0.0)
     curvature, whole = state.curvature[free][:, free], (state.curvature + matrix)[free][:, free]
@@ -238,37 +229,29 @@ def _freedom(state: _State, matrix: Floats, beta: Floats) -> float:
     return float(np.trace(spread))
 
 
-def _minimise(
+def _minimize(
     basis: Floats, cells: _Cells, roughness: Floats, start: Floats, settled: float = SETTLED
-) -> tuple[_State, Floats]:
-    """Newton's method with bounds: each step is the best within them for the quadratic model, halved if it must be."""
-    beta, state = start, _state(basis, cells, roughness, start)
-    for _ in range(STEPS):
-        target = _bounded_minimum(state.curvature + roughness, state.gradient, beta)
-        step = target - beta
-        decrement = -float((state.gradient * step).sum())
-        if decrement <= settled:
-            return state, target
-        for halving in range(HALVINGS):
-            trial = beta + step * 0.5**halving
-            reached = _state(basis, cells, roughness, trial)
-            if reached.loss < state.loss:
-                break
-        else:  # rounding hides any further descent
-            return state, beta
-        beta, state = trial, reached
-    return state, beta
+) -> tuple[Derivatives, Floats]:
+    """Newton's method with bounds: each step is the best within them for the quadratic model."""
+    found = damped_newton(
+        lambda beta: _state(basis, cells, roughness, beta),
+        lambda beta, state: _bounded_minimum(state.curvature + roughness, state.gradient, beta) - beta,
+        start,
+        lambda _: settled,
+        lambda beta: np.append(beta[0], np.maximum(beta[1:], 0.0)),
+    )
+    return found.there, found.point
 
 
-def _state(basis: Floats, cells: _Cells, roughness: Floats, beta: Floats) -> _State:
+def _state(basis: Floats, cells: _Cells, roughness: Floats, beta: Floats) -> Derivatives:
+    """Penalized loss and its gradient, and the curvature of the loss without penalty."""
     z = np.einsum("j,jc->c", beta, basis)
-    decay = np.exp(-np.abs(z))
-    p = np.where(z >= 0.0, 1.0, decay) / (1.0 + decay)
+    value, p = softplus(z)
     pull = np.einsum("jk,k->j", roughness, beta)
-    loss = (cells.n * (np.maximum(z, 0.0) + np.log1p(decay)) - cells.events * z).sum() + 0.5 * (beta * pull).sum()
+    loss = (cells.n * value - cells.events * z).sum() + 0.5 * (beta * pull).sum()
     gradient = np.einsum("jc,c->j", basis, cells.n * p - cells.events) + pull
     curvature = np.einsum("jc,kc->jk", basis * (cells.n * p * (1.0 - p)), basis)
-    return _State(float(loss), gradient, curvature)
+    return Derivatives(float(loss), gradient, curvature)
 
 
 def _bounded_minimum(matrix: Floats, gradient: Floats, start: Floats) -> Floats:

@@ -1,7 +1,4 @@
-"""Inductive Venn-Abers: isotonic regression with one more row of either label, for every score at once.
-
-Nothing here is an estimator, so that a verdict can try a map without loading scikit-learn.
-"""
+"""Inductive Venn-Abers: isotonic regression with one more row of either label, for every score at once."""
 
 from __future__ import annotations
 

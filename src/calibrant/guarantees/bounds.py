@@ -1,59 +1,98 @@
-"""Confidence intervals for the event rate of one bin from (events, rows), and the closed-form bounds of 002 chapter 4.
+r"""Bounds: confidence intervals for the event rate of one bin from (events, rows), and how a stored one is checked.
 
 Every interval depends on a bin's counts alone, so it is a function of a tally: the order of rows cannot matter. Scipy
-is imported where it is needed, since stored certificates are read without it.
+is imported where it is needed, since stored certificates are read without it. Their ends are not computed again, but
+put into the inequality that defines them. The lower end :math:`\ell` of an exact interval has
+
+.. math:: P_\ell(\text{Bin} \ge k) = \frac{n!}{(k - 1)!\,(n - k)!} \int_0^{\ell} t^{k-1} (1 - t)^{n-k} \, dt
+          \le \frac{\alpha}{2},
+
+and the integrand is smooth and falls off within a few standard deviations below :math:`\ell`, so 64 points of Gauss and
+Legendre give nine digits and more, for any number of rows. The upper end is the lower one of the other rows. Also here:
+the closed-form bounds of Gupta (2023), chapter 4.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.guarantees.certificate import Bound, Mode
 from calibrant.numerics import Floats
 
+Mode = Literal["simultaneous", "marginal"]
+Bound = Literal["clopper-pearson", "hoeffding", "bernstein", "always-valid"]
+Flags = NDArray[np.bool_]
 Interval = tuple[Floats, Floats]
+Radius = Callable[[Floats, Floats, float | Floats], Floats]
+"""Half of the width of an interval from the observed rate, the rows and alpha."""
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
+FAR = 40.0
+"""Standard deviations below an end, or powers of e, beyond which nothing is left of the integral."""
+
+_log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
+
+
+@dataclass(frozen=True)
+class IntervalMethod:
+    """A way to turn (events, rows) into an interval; calling it computes one.
+
+    Attributes
+    ----------
+    interval
+        From events, rows and alpha.
+    supports
+        From events, rows, alpha and a lower end: whether the interval begins at that end or above it. Needs numpy
+        alone.
+    any_time
+        Whether it holds at every sample size at once, which takes bins that stay the same as rows arrive.
+    """
+
+    interval: Callable[[ArrayLike, ArrayLike, float], Interval]
+    supports: Callable[[Floats, Floats, Floats, Floats], Flags]
+    any_time: bool = False
+
+    def __call__(self, events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
+        """The interval for the event rate, one for each entry of the counts."""
+        return self.interval(events, n, alpha)
 
 
 def hoeffding(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
-    r"""Hoeffding: :math:`k/n \pm \sqrt{\ln(2/\alpha) / 2n}`, cut to [0, 1] (002 eq. 4.17).
+    r"""Hoeffding: :math:`k/n \pm \sqrt{\ln(2/\alpha) / 2n}`, clipped to [0, 1] (Gupta 2023, eq. 4.17).
 
     Examples
     --------
     >>> [end.round(4).item() for end in hoeffding(30, 100, 0.1)]
     [0.1776, 0.4224]
     """
-    k, m = _counts(events, n)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _around(k / m, hoeffding_radius(m, alpha), m)
+    return _around_the_mean(_hoeffding_radius, events, n, alpha)
 
 
-def hoeffding_radius(n: Floats, alpha: float | Floats) -> Floats:
-    """Half of the width of Hoeffding's interval."""
+def _hoeffding_radius(mean: Floats, n: Floats, alpha: float | Floats) -> Floats:
     return np.asarray(np.sqrt(np.log(2.0 / alpha) / (2.0 * n)))
 
 
 def bernstein(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     r"""Empirical Bernstein: :math:`k/n \pm \bigl(\sqrt{2 \hat V \ln(3/\alpha) / n} + 3 \ln(3/\alpha) / n\bigr)`.
 
-    :math:`\hat V = (k/n)(1 - k/n)` is the variance of the labels (002 Theorem 3.4, with the second term outside the
-    root as in its proof, 3.C.1).
+    :math:`\hat V = (k/n)(1 - k/n)` is the variance of the labels (Gupta 2023, Theorem 3.4, with the second term
+    outside the root as in its proof, 3.C.1).
 
     Examples
     --------
     >>> [end.round(4).item() for end in bernstein(1, 1000, 0.1)]
     [0.0, 0.0138]
     """
-    k, m = _counts(events, n)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _around(k / m, bernstein_radius(k / m, m, alpha), m)
+    return _around_the_mean(_bernstein_radius, events, n, alpha)
 
 
-def bernstein_radius(mean: Floats, n: Floats, alpha: float | Floats) -> Floats:
-    """Half of the width of the empirical Bernstein interval."""
+def _bernstein_radius(mean: Floats, n: Floats, alpha: float | Floats) -> Floats:
     log = np.log(3.0 / alpha)
     return np.asarray(np.sqrt(2.0 * mean * (1.0 - mean) * log / n) + 3.0 * log / n)
 
@@ -78,6 +117,30 @@ def clopper_pearson(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     return low, np.where(m > 0, high, 1.0)
 
 
+def _supports_clopper_pearson(k: Floats, n: Floats, alpha: Floats, end: Floats) -> Flags:
+    return np.asarray((k > 0) & (log_tail(np.maximum(k, 1.0), n, end) <= np.log(alpha / 2.0) + _slack(n)))
+
+
+def log_tail(k: Floats, n: Floats, p: Floats) -> Floats:
+    """Logarithm of the chance of k events or more, from 1 on, in n rows of rate p, for p up to k / n.
+
+    Examples
+    --------
+    >>> np.exp(log_tail(np.array([1.0, 2.0]), np.array([2.0, 2.0]), np.array([0.5, 0.5]))).round(12).tolist()
+    [0.75, 0.25]
+    """
+    p = np.maximum(p, 1e-290)
+    falls = (k - 1.0) / p - (n - k) / (1.0 - p)  # the integrand's logarithm, at least, where p is below its top
+    width = np.minimum(p, FAR * np.sqrt(k * (n - k + 1.0) / (n + 2.0)) / (n + 1.0))
+    width = np.minimum(width, FAR / np.where(falls > 0.0, falls, FAR))
+    back = 0.5 * width[:, None] * (1.0 - NODES)  # how far below p each node lies
+    shape = (k - 1.0)[:, None] * np.log1p(-back / p[:, None]) + (n - k)[:, None] * np.log1p(back / (1.0 - p[:, None]))
+    integral = 0.5 * width * np.einsum("ij,j->i", np.exp(shape), WEIGHTS)
+    density = (k - 1.0) * np.log(p) + (n - k) * np.log1p(-p)
+    factor = _log_gamma(n + 1.0) - _log_gamma(k) - _log_gamma(n - k + 1.0)
+    return np.asarray(factor + density + np.log(integral))
+
+
 def always_valid(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     r"""Interval that holds at every sample size at once, so one may look as often as one likes.
 
@@ -85,8 +148,8 @@ def always_valid(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
         \Bigl\{p : p^k (1-p)^{n-k} \ge \alpha\, \frac{B(k + \frac12,\, n - k + \frac12)}{B(\frac12, \frac12)}\Bigr\}
 
     The ratio of the beta-binomial mixture to the likelihood is a martingale that starts at 1; by Ville's inequality it
-    ever exceeds :math:`1/\alpha` with probability at most alpha. It depends on (k, n) only, unlike 002 Theorem 3.6,
-    whose variance term depends on the order of the labels.
+    ever exceeds :math:`1/\alpha` with probability at most alpha. It depends on (k, n) only, unlike Theorem 3.6 of
+    Gupta (2023), whose variance term depends on the order of the labels.
 
     Examples
     --------
@@ -104,16 +167,36 @@ def always_valid(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
     return np.where(m > 0, below, 0.0), np.where(m > 0, above, 1.0)
 
 
-BOUNDS: dict[Bound, Callable[[ArrayLike, ArrayLike, float], Interval]] = {
-    "clopper-pearson": clopper_pearson,
-    "hoeffding": hoeffding,
-    "bernstein": bernstein,
-    "always-valid": always_valid,
+def _supports_always_valid(k: Floats, n: Floats, alpha: Floats, end: Floats) -> Flags:
+    p = np.maximum(end, np.finfo(np.float64).tiny)
+    likelihood = k * np.log(p) + (n - k) * np.log1p(-p)
+    mixture = _log_gamma(k + 0.5) + _log_gamma(n - k + 0.5) - _log_gamma(n + 1.0) - math.log(math.pi)
+    return np.asarray(likelihood <= np.log(alpha) + mixture + _slack(n))
+
+
+def _around_the_mean(radius: Radius, events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
+    """The observed rate give or take a radius, clipped to [0, 1]; all of [0, 1] without rows."""
+    k, m = _counts(events, n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean, width = k / m, radius(k / m, m, alpha)
+    low, high = np.clip(mean - width, 0.0, 1.0), np.clip(mean + width, 0.0, 1.0)
+    return np.where(m > 0, low, 0.0), np.where(m > 0, high, 1.0)
+
+
+def _supports_mean(radius: Radius, k: Floats, n: Floats, alpha: Floats, end: Floats) -> Flags:
+    return np.asarray(end <= k / n - radius(k / n, n, alpha))
+
+
+BOUNDS: dict[Bound, IntervalMethod] = {
+    "clopper-pearson": IntervalMethod(clopper_pearson, _supports_clopper_pearson),
+    "hoeffding": IntervalMethod(hoeffding, partial(_supports_mean, _hoeffding_radius)),
+    "bernstein": IntervalMethod(bernstein, partial(_supports_mean, _bernstein_radius)),
+    "always-valid": IntervalMethod(always_valid, _supports_always_valid, any_time=True),
 }
-"""Ways to turn (events, rows) into an interval, by the name that a certificate prints."""
+"""Every bound, by the name that a certificate prints; the default first."""
 
 
-def umd_epsilon(n: int, n_bins: int, alpha: float, *, mode: Mode = "simultaneous", original: bool = False) -> float:
+def umd_epsilon(n: int, n_bins: int, alpha: float, mode: Mode = "simultaneous", *, original: bool = False) -> float:
     r"""Worst-case epsilon of uniform-mass binning without sample splitting, known before any label is seen.
 
     .. math:: \epsilon = \sqrt{\frac{\ln(2B/\alpha)}{2(\lfloor n/B \rfloor - 1)}}
@@ -156,9 +239,9 @@ def _counts(events: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
     return k, m
 
 
-def _around(mean: NDArray[Any], radius: NDArray[Any], m: Floats) -> Interval:
-    low, high = np.clip(mean - radius, 0.0, 1.0), np.clip(mean + radius, 0.0, 1.0)
-    return np.where(m > 0, low, 0.0), np.where(m > 0, high, 1.0)
+def _slack(n: Floats) -> Floats:
+    """By how much rounding may move the logarithm of a chance; it grows with the factorials."""
+    return 1e-6 + 1e-14 * n
 
 
 def _bisect(k: Floats, m: Floats, target: Floats, outside: Floats, inside: Floats) -> Floats:

@@ -6,26 +6,28 @@ classes, regions or nodes, is an :class:`About`, one of :mod:`calibrant.guarante
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import Kind
 from calibrant.arrays.kinds import ClassKind
+from calibrant.guarantees.bounds import BOUNDS, Flags
+from calibrant.guarantees.bounds import Bound as Bound
+from calibrant.guarantees.bounds import Mode as Mode
 from calibrant.guarantees.provenance import ClassProvenance, Provenance
-from calibrant.maps import Map
+from calibrant.maps import ClassMap, Map
 from calibrant.messages import InputError, Phrase, Setting, plural
 from calibrant.numerics import Floats, Ints
 
-Mode = Literal["simultaneous", "marginal"]
-Bound = Literal["clopper-pearson", "hoeffding", "bernstein", "always-valid"]
-Flags = NDArray[np.bool_]
-
 Table = tuple[Floats, Floats, Floats, Ints, Ints]
 """Outputs, lower and upper ends, rows and events, by statement."""
+
+if TYPE_CHECKING:
+    from calibrant.guarantees.origins import Assumption
 
 UNEVEN = 1.5
 """Ratio of the widest interval to the median one from which on a certificate prints both."""
@@ -48,10 +50,10 @@ class Terms(NamedTuple):
         """
         if self.mode == "marginal":
             return 1
-        return len(promised) if self.bound == "always-valid" else int(promised.sum())
+        return len(promised) if BOUNDS[self.bound].any_time else int(promised.sum())
 
 
-class About:
+class About(ABC):
     """What the statements of a certificate are about; its kinds are frozen dataclasses in documents.
 
     Statements that belong together, such as those about the classes of one region, follow each other.
@@ -61,23 +63,23 @@ class About:
     """Its name in documents."""
     unit: ClassVar[str]
     """What is tested as one thing where fresh rows are held against the promise."""
+    uncovered_rows: int
+    """Calibration rows that lie where nothing is promised because the rows themselves drew a line there."""
+    look: int = 1
+    """How often a guarantee was asked for on growing rows, this time included."""
 
+    @abstractmethod
     def sense(self) -> str:
         """In which sense the map is promised to be calibrated, and of how many classes."""
-        raise NotImplementedError
 
     @property
     def stays(self) -> bool:
-        """Whether the places could owe nothing to the rows, which an always-valid promise needs."""
+        """Whether the places could owe nothing to the rows, which a bound that holds at any time needs."""
         return False
 
-    def rows_aside(self) -> int:
-        """Rows that lie where nothing is promised because the rows themselves drew a line there."""
-        raise NotImplementedError
-
+    @abstractmethod
     def levels(self, rows: Ints, terms: Terms) -> Floats:
         """How alpha is shared: the level of the interval of each statement."""
-        raise NotImplementedError
 
     def as_sampled(self, rates: Floats) -> Floats:
         """Rates of the population that is spoken of, moved to the rows as they were sampled."""
@@ -87,21 +89,21 @@ class About:
         """The largest deviation that is left."""
         return float(half_widths[promised].max())
 
+    @abstractmethod
     def validate(self, promise: Certificate) -> None:
         """Raise a ValueError where the table cannot be about this."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describes(self, map_: Map, outputs: Floats, kind: str) -> bool:
         """Whether this map gives these outputs there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rests_on(self, promise: Certificate, provenance: Any) -> bool:
         """Whether rows of this provenance can carry the promise, as far as numbers tell."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, promise: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
         """Fresh rows and events by statement, and how many rows were of use."""
-        raise NotImplementedError
 
     def tests(self, promise: Certificate, n: Ints, events: Ints, by_bin: bool) -> tuple[Ints, Ints, Floats, Floats]:
         """Rows, events and the interval that the true share is promised to lie in, by unit and test."""
@@ -115,9 +117,9 @@ class About:
         """How far off each statement is promised to be at most, without a look at its own interval."""
         return promise.epsilon
 
+    @abstractmethod
     def sentences(self, promise: Certificate) -> Iterator[str]:
         """The promise in words, line by line, without what it assumes."""
-        raise NotImplementedError
 
     def unit_name(self, promise: Certificate, place: int) -> str:
         """What one unit is, in words."""
@@ -133,6 +135,27 @@ class About:
             f"promised a share between {check.lower[place, 0]:.4g} and {check.upper[place, 0]:.4g}, shows "
             f"{check.events[place]:,} of {plural(int(check.rows[place]), 'row')}"
         )
+
+
+class AboutMap(About):
+    """Places of a map of classes, which the certificate holds."""
+
+    notion: ClassVar[str]
+    """In which sense the map is promised to be calibrated."""
+    map: ClassMap
+
+    def sense(self) -> str:
+        """The notion, and of how many classes."""
+        return f"{self.notion}, {len(self.classes):,} classes"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes, in the order of the columns."""
+        return self.map.classes
+
+    def describes(self, map_: Map, outputs: Floats, kind: str) -> bool:
+        """Whether it is this very map."""
+        return bool(self.map == map_)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,7 +187,7 @@ class Certificate:
     rows, events
         Rows that speak for a statement, 0 where nothing is promised, and how many of them are events.
     assumptions, source
-        What must hold, one phrase each, and where it is proved.
+        What must hold, and where it is proved.
     """
 
     epsilon: float
@@ -179,7 +202,7 @@ class Certificate:
     upper: Floats
     rows: Ints
     events: Ints
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Assumption, ...]
     source: str
 
     def __post_init__(self) -> None:
@@ -187,7 +210,7 @@ class Certificate:
         size = len(self.outputs)
         if any(len(column) != size for column in (self.lower, self.upper, self.rows, self.events)):
             raise ValueError(f"a certificate of {size} statements needs {size} entries in every column")
-        if self.mode not in get_args(Mode) or self.bound not in get_args(Bound):
+        if self.mode not in get_args(Mode) or self.bound not in BOUNDS:
             raise ValueError(f"mode {self.mode!r} or bound {self.bound!r} is not known")
         if not 0.0 < self.alpha < 1.0:
             raise ValueError("alpha must lie between 0 and 1")
@@ -208,7 +231,7 @@ class Certificate:
         terms: Terms,
         kind: Kind | ClassKind,
         n: int,
-        assumptions: tuple[str, ...],
+        assumptions: tuple[Assumption, ...],
         source: str,
     ) -> Certificate:
         """The certificate of a table, with the epsilon that follows."""
@@ -235,8 +258,8 @@ class Certificate:
 
     @property
     def uncovered_rows(self) -> int:
-        """Calibration rows that lie where nothing is promised because rows drew a line there."""
-        return self.about.rows_aside()
+        """Calibration rows that lie where nothing is promised because the rows themselves drew a line there."""
+        return self.about.uncovered_rows
 
     def describes(self, map_: Map) -> bool:
         """Whether the promise is about this very map."""
@@ -274,7 +297,8 @@ class Certificate:
 
     def __str__(self) -> str:
         """The promise in one sentence; then what it rests on, what it leaves out and what it assumes."""
-        return "\n".join([*self.about.sentences(self), "  Assumes: " + "; ".join(self.assumptions) + "."])
+        assumed = "; ".join(assumption.words(self.about.look) for assumption in self.assumptions)
+        return "\n".join([*self.about.sentences(self), f"  Assumes: {assumed}."])
 
     def head(self, everywhere: str, here: str) -> str:
         """The beginning of the promise: ``everywhere`` of a simultaneous one, ``here`` of one about a new row."""
@@ -342,7 +366,6 @@ class CertificateCheck:
     broken: Ints
 
     def __bool__(self) -> bool:
-        """Whether the promise stands."""
         return self.holds
 
     def __str__(self) -> str:

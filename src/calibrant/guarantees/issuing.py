@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -11,22 +11,18 @@ import numpy as np
 
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.kinds import ClassKind
-from calibrant.guarantees.about.classes import ClassBins, certified, part_name
+from calibrant.guarantees.about.classes import ClassBins, certified, few_rows, part_name
 from calibrant.guarantees.about.paths import PathNodes, with_rows
 from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
 from calibrant.guarantees.about.scores import ScoreBins
-from calibrant.guarantees.bounds import BOUNDS, Interval
+from calibrant.guarantees.bounds import BOUNDS, Bound, Flags, Interval, Mode
 from calibrant.guarantees.certificate import (
     About,
-    Bound,
     Certificate,
-    Flags,
-    Mode,
     Terms,
-    first_few,
     round_up,
 )
-from calibrant.guarantees.origins import BinRule, Source
+from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.provenance import ClassProvenance, Provenance
 from calibrant.guarantees.refusal import Refusal, RefusalCode, gate
 from calibrant.maps import StepMap
@@ -36,20 +32,14 @@ from calibrant.messages import Argument, InputError, Phrase, Setting
 from calibrant.notions import Notion
 from calibrant.numerics import Floats, Ints, multiply_odds
 
-ASSUMED = (
-    "the rows are independent draws from the population that the map will serve, and new to the model",
-    "no argument of the fit was chosen by their labels",
-)
+ASSUMED = (Assumption.INDEPENDENT, Assumption.NOT_TUNED)
 """What every certificate assumes: the best of several numbers of bins, or of several fits, would look as good."""
-SAMPLED_BY_CLASS = "which of them were kept depended on their class alone, at the rates that sample_weight states"
 
 NOTHING = 0.999
 """Share of the largest deviation that there can be, from which on a promise says nothing."""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Evidence
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------- Evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +61,7 @@ class Bins:
     uncovered_rows: int = 0
     fixed: bool = True
     """Whether the bins owe nothing to any row, so that they would be the same after more rows."""
-    assumption: str = ""
+    assumption: Assumption | None = None
     share: float = 1.0
     """Share of alpha that the intervals of these bins may spend."""
     look: int = 1
@@ -129,7 +119,7 @@ class RegionCounts:
     uncovered_rows: int
     fixed: bool
     source: Source
-    assumption: str = ""
+    assumption: Assumption | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +128,7 @@ class PathBins:
 
     ``n`` and ``uncovered`` are by bin, ``hits`` is ordered as the map's ``rates``. Bins on an edge that the rows chose
     and too few of them lie on are uncovered, with 0 rows. ``leaf_rows`` are the rows predicted as each class.
-    ``remarks`` are sentences about how the outputs were made that a reader of the promise must know.
+    ``borrowed`` is how many rows the other leaves count as in the outputs, 0 where these are of a bin's own rows.
     """
 
     map: PathMap
@@ -148,12 +138,10 @@ class PathBins:
     uncovered: Flags
     leaf_rows: Ints
     source: Source
-    remarks: tuple[str, ...] = ()
+    borrowed: float = 0.0
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Who gets one
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------------- Who gets one
 
 
 NO_BIN = Refusal(RefusalCode.EMPTY, "no bin holds a row besides those on the edges: use fewer bins or more rows")
@@ -187,14 +175,12 @@ def checked_terms(alpha: float, bound: Bound, mode: Mode) -> Terms:
     """The terms of a certificate, refused where none can have them."""
     if not 0.0 < alpha < 1.0:
         raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
-    check_option("bound", bound, get_args(Bound))
+    check_option("bound", bound, tuple(BOUNDS))
     check_option("mode", mode, get_args(Mode))
     return Terms(alpha, mode, bound)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What it says
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------------- What it says
 
 
 def _intervals(about: About, events: Ints, rows: Ints, terms: Terms) -> Interval:
@@ -226,11 +212,11 @@ def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: 
             return refusal
     if not (bins.n > 0).any():
         return NO_BIN
-    if bound == "always-valid" and not bins.fixed:
+    if BOUNDS[bound].any_time and not bins.fixed:
         return MOVING_BINS
     lower, upper = map(bins.restored, _intervals(bins.about, bins.events, bins.n, terms))
     table = bins.restored(bins.outputs), lower, upper, bins.n, bins.events
-    sampled = SAMPLED_BY_CLASS if provenance.weights == "by-class" else ""
+    sampled = Assumption.SAMPLED_BY_CLASS if provenance.weights == "by-class" else None
     assumed = (*ASSUMED, *(each for each in (sampled, bins.assumption) if each))
     return Certificate.of(bins.about, table, terms, provenance.kind, int(bins.n.sum()), assumed, str(bins.source))
 
@@ -240,26 +226,32 @@ def issue_classes(
     classes: tuple[str, ...],
     evidence: Sequence[Evidence],
     provenance: ClassProvenance,
-    left_out: tuple[str, ...],
+    named: Mapping[int, Mapping[str, float]],
+    least: int,
     alpha: float,
     bound: Bound,
     mode: Mode,
 ) -> Certificate | Refusal:
-    """The certificate of binned evidence about several classes, or the reason why there is none."""
+    """The certificate of binned evidence about several classes, or the reason why there is none.
+
+    ``named`` are the rows that name each class, by rank, where the notion asks for each named class separately; those
+    that fewer than ``least`` rows name share a map.
+    """
     terms = checked_terms(alpha, bound, mode)
     words = certified(notion.name)
     if words is None:
         return Refusal(RefusalCode.NO_THEOREM, f"no theorem here covers the notion {notion.name!r}")
-    if bound == "always-valid":
+    if BOUNDS[bound].any_time:
         return MOVING_CLASSES
     for each in evidence:
         if each.bins.refusal is not None:
             name, refused = part_name(each.rank, each.column, classes), each.bins.refusal
             return Refusal(refused.code, Phrase("{name}: {reason}", name=name, reason=refused.reason))
-    if not evidence and left_out:
+    pooled = [few_rows(rank, least, rows) for rank, rows in named.items() if min(rows.values()) < least]
+    if not evidence and pooled:
         return Refusal(
             RefusalCode.POOLED,
-            f"{'; '.join(left_out)}: nothing is promised about classes that share a map, so use more rows",
+            f"{'; '.join(pooled)}: nothing is promised about classes that share a map, so use more rows",
         )
     kept = [each for each in evidence if (each.bins.n > 0).any()]
     if not kept:
@@ -267,9 +259,6 @@ def issue_classes(
             RefusalCode.EMPTY,
             "no bin of any class holds a row besides those on the edges: use fewer bins or more rows",
         )
-    silent = [part_name(each.rank, each.column, classes) for each in evidence if not (each.bins.n > 0).any()]
-    if silent:
-        left_out = (*left_out, f"{first_few(silent)}: no bin holds a row besides those on the edges")
     about = ClassBins(
         notion=notion.name,
         k=int(getattr(notion, "k", 0)),
@@ -277,7 +266,8 @@ def issue_classes(
         ranks=np.array([each.rank for each in kept], dtype=np.int64),
         columns=np.array([each.column for each in kept], dtype=np.int64),
         parts=tuple(each.bins.about for each in kept),
-        left_out=left_out,
+        named_rows=np.rint([size for rows in named.values() for size in rows.values()]).astype(np.int64),
+        least=least,
         frame_columns=provenance.columns,
     )
     rows = np.concatenate([each.bins.n for each in kept])
@@ -312,9 +302,9 @@ def issue_regions(
         return Refusal(
             RefusalCode.EMPTY, "no region holds a row besides those on the thresholds: use fewer bins or more rows"
         )
-    if bound == "always-valid" and not evidence.fixed:
+    if BOUNDS[bound].any_time and not evidence.fixed:
         return MOVING_REGIONS
-    if bound == "always-valid" and classes > MOST_CLASSES:
+    if BOUNDS[bound].any_time and classes > MOST_CLASSES:
         return Refusal(
             RefusalCode.TOO_MANY_CLASSES, f"an always-valid promise is made for at most {MOST_CLASSES} classes here"
         )
@@ -350,12 +340,12 @@ def _by_sets(evidence: RegionCounts, alpha: float, bound: Bound) -> tuple[Floats
 def issue_paths(bins: PathBins, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
     """The certificate of binned paths, or the reason why there is none."""
     terms = checked_terms(alpha, bound, mode)
-    if bound == "always-valid":
+    if BOUNDS[bound].any_time:
         return MOVING_PATHS
     rows_by_bin, uncovered = np.where(bins.map.shared, 0, bins.n), bins.uncovered & ~bins.map.shared
     alone = ~bins.map.shared[bins.map.first_bins[bins.map.groups]]
     aside = int(bins.leaf_rows[alone].sum() - rows_by_bin.sum())
-    about = PathNodes(bins.map, uncovered, aside, bins.leaf_rows, bins.remarks)
+    about = PathNodes(bins.map, uncovered, aside, bins.leaf_rows, bins.borrowed)
     if not (rows_by_bin > 0).any():
         return _nothing_left(about)
     rows = np.repeat(rows_by_bin, about.depths)

@@ -69,7 +69,6 @@ class OnlineCertificate:
         return f"After {self.n_rows:,} rows since it was new{part}"
 
     def __str__(self) -> str:
-        """One sentence, and the assumptions if there are any."""
         drawn = "on average over its own draws, and a single run may exceed it"
         where = drawn if self.expected else "on every sequence"
         bound = rounded_up(self.bound, 4)

@@ -1,4 +1,4 @@
-"""Where bins come from, and which theorem speaks about such bins."""
+"""Where bins come from, what a certificate about them assumes, and which theorem it rests on."""
 
 from __future__ import annotations
 
@@ -43,6 +43,47 @@ _WORDS = {
     BinRule.TABLE: "your own table",
     BinRule.WEIGHTS: "equal weights",
     BinRule.WIDTHS: "equal widths",
+}
+
+
+class Assumption(StrEnum):
+    """What a certificate assumes and no row can show."""
+
+    INDEPENDENT = "independent-rows"
+    NOT_TUNED = "fit-not-tuned-on-labels"
+    SAMPLED_BY_CLASS = "sampled-by-class"
+    BINS_BEFORE = "bins-chosen-before"
+    DIRECTIONS_BEFORE = "directions-chosen-before"
+    OTHER_ROWS = "bins-of-independent-rows"
+    ONE_DRAW = "one-draw"
+    FIRST_LOOK = "first-look"
+    LATER_LOOK = "later-look"
+
+    def words(self, look: int = 1) -> str:
+        """The assumption as a phrase; ``look`` is how often a guarantee was asked for on growing rows.
+
+        Examples
+        --------
+        >>> Assumption.LATER_LOOK.words(3)
+        'there are 4 times as many rows as when a guarantee was first asked for'
+        """
+        return _ASSUMED[self].format(times=2 ** (look - 1))
+
+
+_ASSUMED = {
+    Assumption.INDEPENDENT: (
+        "the rows are independent draws from the population that the map will serve, and new to the model"
+    ),
+    Assumption.NOT_TUNED: "no argument of the fit was chosen by their labels",
+    Assumption.SAMPLED_BY_CLASS: (
+        "which of them were kept depended on their class alone, at the rates that sample_weight states"
+    ),
+    Assumption.BINS_BEFORE: "the bins were chosen before these rows were seen",
+    Assumption.DIRECTIONS_BEFORE: "the directions were chosen before these rows were seen",
+    Assumption.OTHER_ROWS: "the tally that chose the bins is independent of these rows",
+    Assumption.ONE_DRAW: "the part was drawn once, and neither the draw nor its seed was picked by its result",
+    Assumption.FIRST_LOOK: "this is the first time that a guarantee is asked for on these rows",
+    Assumption.LATER_LOOK: "there are {times:,} times as many rows as when a guarantee was first asked for",
 }
 
 

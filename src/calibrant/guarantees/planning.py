@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import check_scores
-from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.guarantees.bounds import clopper_pearson, umd_epsilon
 from calibrant.guarantees.certificate import Mode
 from calibrant.messages import Argument, InputError, Phrase, Setting, plural
@@ -46,7 +47,6 @@ class Plan:
     outlook: tuple[BinOutlook, ...] = ()
 
     def __str__(self) -> str:
-        """One sentence, and a line per bin when scores were given."""
         what = "every bin" if self.mode == "simultaneous" else "the bin of a new row"
         how = {
             "umd": "uniform-mass binning that uses all rows (Gupta 2023, eq. 4.8 and 4.11)",
@@ -115,8 +115,8 @@ def plan(
     if epsilon is not None and not 0.0 < epsilon < 1.0:
         raise InputError("epsilon", f"must lie strictly between 0 and 1, got {epsilon}")
     for name, value in {"n": n, "n_bins": n_bins}.items():
-        if value is not None and not (is_whole(value) and value >= 1):
-            raise InputError(name, f"must be an integer of at least 1, got {value!r}")
+        if value is not None:
+            check_whole(name, value)
     reach = _REACH[scheme]
     rows = int(n) if n is not None else _smallest_n(reach, cast(int, n_bins), cast(float, epsilon), alpha, mode)
     bins = int(n_bins) if n_bins is not None else _largest_bins(reach, rows, cast(float, epsilon), alpha, mode)
@@ -145,14 +145,6 @@ def split_size(n: int, n_bins: int) -> int:
     100000
     """
     return min(n // 2, int(np.ceil(np.cbrt(float(n) ** 2 * n_bins) - 1e-9)))
-
-
-def _umd_reach(n: int, n_bins: int, alpha: float, mode: Mode) -> float:
-    return umd_epsilon(n, n_bins, alpha, mode=mode)
-
-
-def _umd_original_reach(n: int, n_bins: int, alpha: float, mode: Mode) -> float:
-    return umd_epsilon(n, n_bins, alpha, mode=mode, original=True)
 
 
 def _ums_reach(n: int, n_bins: int, alpha: float, mode: Mode) -> float:
@@ -184,7 +176,11 @@ def _smallest_bin(rest: int, part: int, gap: int, alpha: float) -> int:
 
 
 _Reach = Callable[[int, int, float, Mode], float]
-_REACH: dict[Scheme, _Reach] = {"umd": _umd_reach, "umd-original": _umd_original_reach, "ums": _ums_reach}
+_REACH: dict[Scheme, _Reach] = {
+    "umd": umd_epsilon,
+    "umd-original": partial(umd_epsilon, original=True),
+    "ums": _ums_reach,
+}
 
 
 def _smallest_n(reach: _Reach, n_bins: int, epsilon: float, alpha: float, mode: Mode) -> int:

@@ -35,6 +35,15 @@ def library_version() -> str:
         return "0"
 
 
+def _shared(method: str, data: Tally | ClassRows, sampling: Sampling, state: State) -> dict[str, Any]:
+    """What the provenance of one score and of several classes have in common."""
+    weights: Weighting = "counts" if data.counts else "importance"
+    return {
+        "method": method, "kind": data.kind, "weights": weights, "sampling": sampling, "library": library_version(),
+        "state": state,
+    }  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Provenance:
     """The data behind a fitted map.
@@ -60,7 +69,6 @@ class Provenance:
     sketch: tuple[str, ...] = field(default=(), metadata={"optional": True}, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a state that is not known."""
         _check_state(self.state)
 
     @classmethod
@@ -69,16 +77,11 @@ class Provenance:
     ) -> Provenance:
         """Provenance of a fit of ``method`` on ``tally``."""
         return cls(
-            method=method,
-            kind=tally.kind,
+            **_shared(method, tally, sampling, state),
             n=tally.total,
             events=tally.positives,
-            weights="counts" if tally.counts else "importance",
-            sampling=sampling,
             resolution=tally.resolution,
             fingerprint=tally.fingerprint,
-            library=library_version(),
-            state=state,
             sketch=sketch(tally),
         )
 
@@ -122,15 +125,10 @@ class ClassProvenance:
     ) -> ClassProvenance:
         """Provenance of a fit of ``method`` on ``rows``."""
         return cls(
-            method=method,
-            kind=rows.kind,
+            **_shared(method, rows, sampling, state),
             n=float(rows.mass.sum()),
             class_mass=rows.class_mass,
-            weights="counts" if rows.counts else "importance",
-            sampling=sampling,
             fingerprint=f"{row_fingerprint(rows.scores, rows.labels, rows.mass):016x}",
-            library=library_version(),
-            state=state,
             columns=rows.columns,
             labels=_label_form(rows),
         )

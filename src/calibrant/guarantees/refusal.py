@@ -76,7 +76,6 @@ class Refusal:
         return f"No certificate: {voice.say(self.reason)}."
 
     def __str__(self) -> str:
-        """One sentence."""
         return self.say(PYTHON)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar
+from enum import Enum
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,32 @@ Columns = ArrayLike | Mapping[str, Any]
 """Groups of the rows: the one column that a map needs, or columns by their names, in a mapping or a frame."""
 
 
+class Direction(Enum):
+    """How the probabilities of a map change as the score rises."""
+
+    STRICTLY_RISING = "strictly rising"
+    """Between the ends to which scores are clipped, a higher score has a higher probability."""
+    RISING = "rising"
+    """A higher score never has a lower probability; a constant map is of this kind."""
+    FALLING = "falling"
+    """A higher score never has a higher probability, and some have a lower one."""
+    MIXED = "mixed"
+    """Neither, or not known."""
+
+    @classmethod
+    def of(cls, changes: ArrayLike) -> Direction:
+        """The direction of a map whose log-odds or values change by these amounts."""
+        change = np.asarray(changes)
+        if (change >= 0.0).all():
+            return cls.STRICTLY_RISING if change.size and (change > 0.0).all() else cls.RISING
+        return cls.FALLING if (change <= 0.0).all() else cls.MIXED
+
+    @property
+    def never_falls(self) -> bool:
+        """Whether no higher score has a lower probability, rounding aside."""
+        return self in (Direction.STRICTLY_RISING, Direction.RISING)
+
+
 class Map:
     """Anything that turns a model's output into probabilities and is made of numbers alone.
 
@@ -26,6 +53,8 @@ class Map:
     """
 
     kind: ClassVar[str]
+    kinds: ClassVar[dict[str, type[Map]]] = {}
+    """Where :func:`register` lists the kind: those of one score here, those of classes in ``ClassMap``."""
     exact: ClassVar[bool] = False
     """Whether it only compares and copies, so that every place where it runs must give the same doubles."""
 
@@ -43,6 +72,11 @@ class Map:
     def columns(self) -> tuple[str, ...]:
         """Names of the columns of groups that it needs beside the scores, without repeats."""
         return ()
+
+    @property
+    def direction(self) -> Direction:
+        """How probabilities change as the score rises; mixed for maps of groups and of classes."""
+        return Direction.MIXED
 
     def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
         """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN.
@@ -65,6 +99,18 @@ class Map:
     def __hash__(self) -> int:
         """Hash of the numbers, consistent with equality."""
         return hash((self.kind, *(_hashable(getattr(self, f.name)) for f in fields(self))))  # type: ignore[arg-type]
+
+
+KINDS = Map.kinds
+"""Every kind of map of one score; documents may name these and the kinds of ``ClassMap``, and nothing else."""
+
+Registered = TypeVar("Registered", bound=type[Map])
+
+
+def register(cls: Registered) -> Registered:
+    """List a class under its ``kind``, so that documents may name it."""
+    cls.kinds[cls.kind] = cls
+    return cls
 
 
 class ScoreMap(Map):

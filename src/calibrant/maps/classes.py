@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.keys import LONGEST_KEY, plain_text
-from calibrant.maps.base import Columns, Map, freeze
+from calibrant.maps.base import Columns, Map, freeze, register
 from calibrant.numerics import CHUNK, Floats, to_float32
+
+__all__ = ["CLASS_KINDS", "ClassAxis", "ClassMap", "PerClassMap", "SoftmaxMap", "TopMap"]
 
 ClassAxis = Literal["probability", "logit"]
 """What a row holds: probabilities, or logits, which go through softmax first."""
@@ -30,6 +32,7 @@ class ClassMap(Map):
     ``classes`` names the columns that go in. NaN in a row makes its results NaN.
     """
 
+    kinds: ClassVar[dict[str, type[Map]]] = {}
     classes: tuple[str, ...]
     on: ClassAxis
 
@@ -73,6 +76,11 @@ class ClassMap(Map):
             raise ValueError(f"on must be 'probability' or 'logit', got {self.on!r}")
 
 
+CLASS_KINDS = ClassMap.kinds
+"""Every kind of map of a row of class scores."""
+
+
+@register
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxMap(ClassMap):
     r"""An affine map of log-probabilities, then softmax: temperature, vector, matrix and Dirichlet scaling.
@@ -131,6 +139,7 @@ class SoftmaxMap(ClassMap):
         return f"SoftmaxMap({form}{', intercepts' if len(self.intercept) else ''}, {size} classes, on {self.on})"
 
 
+@register
 @dataclass(frozen=True, eq=False, repr=False)
 class PerClassMap(ClassMap):
     r"""A map of its own for each column.
@@ -177,6 +186,7 @@ class PerClassMap(ClassMap):
         return f"PerClassMap({len(self.classes)} classes{', normalised' if self.normalised else ''})"
 
 
+@register
 @dataclass(frozen=True, eq=False, repr=False)
 class TopMap(ClassMap):
     r"""Probabilities of the k most likely classes of each row, which stay as the model ranks them.

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.maps.base import Columns, Map, freeze, needed_keys
+from calibrant.maps.base import Columns, Direction, Map, freeze, needed_keys, register
 from calibrant.numerics import to_float32
 
 
+@register
 @dataclass(frozen=True, eq=False)
 class ComposeMap(Map):
     """Maps one after the other, the first applied first; compositions inside it are laid flat.
@@ -44,6 +45,11 @@ class ComposeMap(Map):
     def columns(self) -> tuple[str, ...]:
         """Columns of the parts, in the order of first need."""
         return tuple(dict.fromkeys(name for part in self.maps for name in part.columns))
+
+    @property
+    def direction(self) -> Direction:
+        """Rising, if no map falls; otherwise taken as mixed."""
+        return Direction.RISING if all(part.direction.never_falls for part in self.maps) else Direction.MIXED
 
     def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
         """Probabilities after the last map."""

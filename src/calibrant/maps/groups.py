@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.keys import LONGEST_KEY, key_text, plain_text
-from calibrant.maps.base import Columns, Map, freeze, needed_keys
+from calibrant.maps.base import Columns, Map, freeze, needed_keys, register
 from calibrant.maps.scores import LogitAffineMap
+from calibrant.messages import plural
 from calibrant.numerics import Floats, chunks, to_float32
 
 
+@register
 @dataclass(frozen=True, eq=False, repr=False)
 class ByGroupMap(Map):
     r"""A map for each group of rows.
@@ -113,7 +115,7 @@ class ByGroupMap(Map):
     def __repr__(self) -> str:
         """Number of groups instead of all of them."""
         named = ", ".join(map(repr, self.groups[:3])) + (", ..." if len(self.groups) > 3 else "")
-        count = f"{len(self.groups)} group{'' if len(self.groups) == 1 else 's'}"
+        count = plural(len(self.groups), "group")
         return f"ByGroupMap({self.by!r}, {count}: {named}, default={self.default!r})"
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.maps.base import Columns, freeze
+from calibrant.maps.base import Columns, freeze, register
 from calibrant.maps.classes import ClassAxis, ClassMap, blocks, softmax
 from calibrant.maps.taxonomy import Taxonomy
 from calibrant.messages import InputError
@@ -91,6 +91,7 @@ class PathForecast:
         return "\n".join([*shown, *more])
 
 
+@register
 @dataclass(frozen=True, eq=False, repr=False)
 class PathMap(ClassMap):
     r"""A probability for the predicted leaf and for each of its ancestors; it abstains about all other nodes.

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.maps.base import Columns, Map, ScoreMap, freeze, needed_keys
+from calibrant.maps.base import Columns, Direction, Map, ScoreMap, freeze, needed_keys, register
 from calibrant.numerics import CLAMP, LARGEST_HIGH, LEAST_LOW, LOG_ODDS_LIMIT, Floats, Guide
+
+__all__ = ["LARGEST", "Axis", "BetaMap", "IdentityMap", "LogitAffineMap", "PiecewiseLinearMap", "StepMap"]
 
 Axis = Literal["log-odds", "score"]
 
@@ -18,6 +20,7 @@ LARGEST = 1e301
 """Parameters and knots stay below this, so that their products with log-odds and their differences stay finite."""
 
 
+@register
 @dataclass(frozen=True, eq=False)
 class IdentityMap(ScoreMap):
     """The score itself: the model is kept as it is.
@@ -31,6 +34,11 @@ class IdentityMap(ScoreMap):
     kind: ClassVar[str] = "identity"
     exact: ClassVar[bool] = True
 
+    @property
+    def direction(self) -> Direction:
+        """Strictly rising."""
+        return Direction.STRICTLY_RISING
+
     def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
         """A copy of ``scores``, as floats."""
         needed_keys(self, groups, np.shape(scores))
@@ -38,6 +46,7 @@ class IdentityMap(ScoreMap):
         return given.astype(np.float32 if given.dtype == np.float32 else np.float64)
 
 
+@register
 @dataclass(frozen=True, eq=False, repr=False)
 class StepMap(ScoreMap):
     r"""A right-continuous step function.
@@ -66,6 +75,11 @@ class StepMap(ScoreMap):
         if len(self.values) != len(self.knots) + 1:
             raise ValueError(f"a step map of {len(self.knots)} inner knots needs {len(self.knots) + 1} values")
 
+    @property
+    def direction(self) -> Direction:
+        """By its values; never strictly rising, as a step is flat."""
+        return Direction.of(np.append(np.diff(self.values), 0.0))
+
     @cached_property
     def _guide(self) -> Guide:
         return Guide(self.knots)
@@ -87,6 +101,7 @@ class StepMap(ScoreMap):
         return f"StepMap({_span(self.knots, 'knots')}, {_span(self.values, 'values')})"
 
 
+@register
 @dataclass(frozen=True, eq=False, repr=False)
 class PiecewiseLinearMap(ScoreMap):
     r"""Linear interpolation between knots, constant outside them.
@@ -114,6 +129,11 @@ class PiecewiseLinearMap(ScoreMap):
         if len(self.values) != len(self.knots) or not len(self.knots):
             raise ValueError(f"a piecewise-linear map needs as many values as knots, got {len(self.values)}")
 
+    @property
+    def direction(self) -> Direction:
+        """By its values."""
+        return Direction.of(np.diff(self.values))
+
     @cached_property
     def _pieces(self) -> tuple[Guide, Floats, Floats, Floats]:
         """Guide, left knot, width and rise by the number of knots at or below the score (which is at least 1)."""
@@ -139,6 +159,7 @@ class PiecewiseLinearMap(ScoreMap):
         return f"PiecewiseLinearMap({_span(self.knots, 'knots')}, {_span(self.values, 'values')})"
 
 
+@register
 @dataclass(frozen=True, eq=False)
 class LogitAffineMap(ScoreMap):
     r"""An affine map of the log-odds, or of the score itself.
@@ -170,6 +191,11 @@ class LogitAffineMap(ScoreMap):
         if self.on not in ("log-odds", "score"):
             raise ValueError(f"on must be 'log-odds' or 'score', got {self.on!r}")
 
+    @property
+    def direction(self) -> Direction:
+        """By its slope."""
+        return Direction.of(self.slope)
+
     def _evaluate(self, s: Floats) -> Floats:
         return self._evaluate_with(s, self.slope, self.intercept)
 
@@ -188,6 +214,7 @@ class LogitAffineMap(ScoreMap):
         return _expit_in_place(x)
 
 
+@register
 @dataclass(frozen=True, eq=False)
 class BetaMap(ScoreMap):
     r"""The three-parameter beta map, in the sign of Kull et al.
@@ -215,6 +242,11 @@ class BetaMap(ScoreMap):
         """Refuse numbers that would not give a probability."""
         _finite(self, "a", "b", "c")
         _ends(self)
+
+    @property
+    def direction(self) -> Direction:
+        """By a and b, whose terms of the log-odds both rise with the score."""
+        return Direction.of([self.a, self.b])
 
     def _evaluate(self, s: Floats) -> Floats:
         x = np.maximum(s, self.low)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.maps.base import freeze
+from calibrant.maps.base import freeze, register
 from calibrant.maps.classes import ClassAxis, ClassMap, blocks
 from calibrant.numerics import Floats
 
@@ -21,6 +21,7 @@ DEEPEST = 52
 """Largest depth, and largest logarithm of the number of cells: beyond it doubles cannot tell regions apart."""
 
 
+@register
 @dataclass(frozen=True, eq=False, repr=False)
 class SimplexBinsMap(ClassMap):
     r"""A distribution over the classes for each region of the simplex.

@@ -82,9 +82,13 @@ TESTS: dict[str, Callable[..., Finding]] = {
 }
 """Tests of calibration, by name."""
 
+NEEDS_COUNTS = frozenset({"always_valid_test", "debiased_l2_test"})
+"""Tests that refuse importance weights, since these have no likelihood and no null distribution of counts."""
+
 __all__ = [
     "CLASS_METRICS",
     "METRICS",
+    "NEEDS_COUNTS",
     "TESTS",
     "Bins",
     "ClassBins",

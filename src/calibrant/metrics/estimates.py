@@ -6,16 +6,27 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
-from calibrant.messages import Note
+from calibrant.messages import Note, note
+from calibrant.numerics import Floats
 
 TWO_SIDED, ONE_SIDED = 1.959963984540054, 1.6448536269514722
 """Quantiles of the normal law: 97.5 % for the ends of 95 % intervals, 95 % for ``null_high``."""
 
 
+class Result:
+    """A dataclass of results."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; a number that is not finite is None."""
+        return {key: plain(value) for key, value in vars(self).items()}
+
+
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Result):
     """A metric's value with its uncertainty; ``float(estimate)`` is the bare number.
 
     Attributes
@@ -55,20 +66,13 @@ class Estimate:
     null_low: float | None = None
 
     def __float__(self) -> float:
-        """The bare number."""
         return self.value
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what is unknown is left out, and a value that is not finite is None."""
-        fields = vars(self) | {"notes": [note.as_dict() for note in self.notes]}
-        known = {key: value for key, value in fields.items() if value is not None and value != []}
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in known.items()
-        }
+        return {key: plain(value) for key, value in vars(self).items() if value is not None and value != ()}
 
     def __str__(self) -> str:
-        """One sentence."""
         facts = []
         if self.low is not None and self.high is not None:
             facts.append(f"95 % interval {self.low:.4f} to {self.high:.4f}")
@@ -81,6 +85,50 @@ class Estimate:
             facts.append(f"a perfectly calibrated model would show {self.null:.4f} here{beyond}")
         told = f" ({'; '.join(facts)})" if facts else ""
         return "\n".join([f"{self.name}: {self.value:.4f}{told}", *(f"  {note}" for note in self.notes)])
+
+
+no_spread = note(
+    "no-spread",
+    "no interval: all {nouns.rows} show the same value, and the standard error of 0 is silent about {nouns.rows} not "
+    "seen",
+)
+
+
+def mean_estimate(
+    name: str, values: NDArray[Any], mass: Floats, ceiling: float, null: dict[str, float], notes: tuple[Note, ...]
+) -> Estimate:
+    """A weighted mean of rows with its standard error and normal interval, where rows differ; no weight is 0."""
+    w = mass / mass.sum()
+    value, size = float((w * values).sum()), 1.0 / float((w * w).sum())
+    if not size > 1.0 + 1e-9 or not math.isfinite(value):
+        return Estimate(name, value, **null, notes=notes)
+    se = math.sqrt(float((w * w * (values - value) ** 2).sum()) * size / (size - 1.0))
+    if not se > 1e-14 * abs(value):
+        return Estimate(name, value, 0.0, **null, notes=(*notes, no_spread()))
+    low, high = max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling)
+    return Estimate(name, value, se, low, high, **null, notes=notes)
+
+
+def plain(value: Any) -> Any:
+    """What a result holds as plain data, ready for JSON: a number that is not finite is None.
+
+    Examples
+    --------
+    >>> plain({"rate": math.nan, "estimate": Estimate("ECE", 0.25)})
+    {'rate': None, 'estimate': {'name': 'ECE', 'value': 0.25}}
+    """
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case Note():
+            return value.as_dict()
+        case Result():
+            return value.to_dict()
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [plain(each) for each in value]
+    return plain(value.tolist()) if isinstance(value, np.ndarray) else value
 
 
 def upper_point(skewness: float) -> float:

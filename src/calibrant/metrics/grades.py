@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays.columns import check_option
@@ -15,8 +15,9 @@ from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy
 from calibrant.metrics.chance import Chance
+from calibrant.metrics.estimates import plain
 from calibrant.metrics.multiplicity import holm
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Column, Floats, Ints
 
 Sides = Literal["one", "two"]
 Light = Literal["green", "yellow", "red", "none"]
@@ -72,12 +73,12 @@ class GradeTable:
     def from_scores(
         cls,
         scores: Scores | Bins,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        y: Column = None,
+        sample_weight: Column = None,
         *,
         n_bins: int = 10,
         strategy: Strategy = "auto",
-        edges: ArrayLike | None = None,
+        edges: Column = None,
         alpha: float = 0.05,
         sides: Sides = "one",
     ) -> GradeTable:
@@ -105,17 +106,15 @@ class GradeTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: a record for each grade, and one for the portfolio."""
-        columns = {key: getattr(self, key) for key in ("n", "events", "pd", *_FIGURES)}
-        grades = [
-            {"name": name, "light": light, **{key: _plain(column[k]) for key, column in columns.items()}}
-            for k, (name, light) in enumerate(zip(self.names, self.lights, strict=True))
-        ]
+        columns = {"name": self.names, "light": self.lights}
+        columns |= {key: getattr(self, key) for key in ("n", "events", "pd", *_FIGURES)}
+        grades = [dict(zip(columns, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
         whole = {
             "n": int(self.n.sum()),
             "events": int(self.events.sum()),
-            "pd": _plain(self._mean_pd),
-            "binomial_p": _plain(self.portfolio_p),
-            "jeffreys_p": _plain(self.portfolio_jeffreys_p),
+            "pd": plain(self._mean_pd),
+            "binomial_p": plain(self.portfolio_p),
+            "jeffreys_p": plain(self.portfolio_jeffreys_p),
             "light": self.portfolio_light,
         }
         return {"alpha": self.alpha, "sides": self.sides, "grades": grades, "portfolio": whole}
@@ -298,9 +297,7 @@ def pluto_tasche(
     return np.asarray(prudent * (bound[0] * rows[0] / (m * prudent).sum()))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Tails, corrections, lines
-# ----------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------- Tails, corrections, lines
 
 
 def _counts(values: ArrayLike, name: str) -> Ints:
@@ -343,7 +340,7 @@ def _light(tail: float, filled: bool) -> Light:
 
 def _line(
     width: int, name: str, n: int, events: int, pd: float, rate: float, low: float, high: float,
-    binomial: float, jeffreys: float, holm: float, light: str,
+    binomial: float, jeffreys: float, holm: float, light: str
 ) -> str:  # fmt: skip
     shares = f"{_percent(pd):>7}{_percent(rate):>7}{_percent(low):>7}{_percent(high):>7}"
     return f"{name:<{width}} {n:>8} {events:>5}{shares}{_p(binomial):>7}{_p(jeffreys):>7}{_p(holm):>6} {light}"
@@ -356,9 +353,3 @@ def _percent(x: float) -> str:
 
 def _p(x: float) -> str:
     return "" if np.isnan(x) else "<.001" if x < 0.001 else f"{x:.3f}"
-
-
-def _plain(x: NDArray[Any] | float | int) -> float | int | None:
-    if isinstance(x, (int, np.integer)):
-        return int(x)
-    return float(x) if np.isfinite(x) else None

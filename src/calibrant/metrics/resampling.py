@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from calibrant.arrays.columns import is_whole
-from calibrant.maps import StepMap
-from calibrant.messages import InputError, Note, Voice, note
-from calibrant.metrics.binary.bins import Bins, Strategy
+from calibrant.arrays.columns import check_whole
+from calibrant.messages import InputError, Note, note
+from calibrant.metrics.binary.bins import Bins, Edges, Strategy
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally
 
@@ -69,7 +68,7 @@ def bootstrap(
     *,
     n_bins: int = 15,
     strategy: Strategy = "width",
-    edges: ArrayLike | StepMap | None = None,
+    edges: Edges = None,
     repetitions: int = REPETITIONS,
     random_state: int = 0,
     max_bins: int = MAX_BINS,
@@ -129,12 +128,7 @@ def bootstrap(
 
 
 def null_draws(
-    bins: Bins,
-    statistic: Statistic,
-    *,
-    repetitions: int = REPETITIONS,
-    random_state: int = 0,
-    max_bins: int = MAX_BINS,
+    bins: Bins, statistic: Statistic, *, repetitions: int = REPETITIONS, random_state: int = 0, max_bins: int = MAX_BINS
 ) -> Floats:
     r"""Values of a statistic of bins if the scores were perfectly calibrated.
 
@@ -186,7 +180,7 @@ def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tupl
     A single row tells nothing about its own spread, and more than 200 bins cost too much.
     """
     if len(bins) > MAX_BINS:
-        return {}, (_too_many_bins(MAX_BINS),)
+        return {}, (too_many_bins_for_uncertainty(MAX_BINS),)
     facts = null_facts(bins, statistic, random_state)
     if bins.effective_n.sum() >= 2.0:
         facts["se"] = float(bootstrap(bins, statistic, random_state=random_state).std(ddof=1))
@@ -195,8 +189,7 @@ def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tupl
 
 def generator(random_state: int, stream: int) -> np.random.Generator:
     """Random numbers of one purpose under one seed."""
-    if not is_whole(random_state) or random_state < 0:
-        raise InputError("random_state", f"must be a whole number from 0 on, got {random_state!r}")
+    check_whole("random_state", random_state, 0)
     return np.random.default_rng([int(random_state), stream])
 
 
@@ -230,8 +223,7 @@ def _bootstrap_groups(
 
 
 def _check_cost(bins: int, repetitions: int, max_bins: int) -> None:
-    if not is_whole(repetitions) or repetitions < 1:
-        raise InputError("repetitions", f"must be a whole number from 1 on, got {repetitions!r}")
+    check_whole("repetitions", repetitions)
     if bins > max_bins:
         raise InputError(
             "max_bins",
@@ -252,6 +244,6 @@ def _floats(values: NDArray[Any]) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-@note("too-many-bins-for-uncertainty")
-def _too_many_bins(voice: Voice, most: int) -> str:
-    return f"No standard error or null value: they are computed for at most {most} bins."
+too_many_bins_for_uncertainty = note(
+    "too-many-bins-for-uncertainty", "No standard error or null value: they are computed for at most {most} bins."
+)

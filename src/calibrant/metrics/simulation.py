@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_empty
-from calibrant.messages import Advice, InputError, Voice, note, plural
+from calibrant.messages import Advice, InputError, note, plural
 from calibrant.metrics.binary.bins import Scores
 from calibrant.metrics.estimates import Estimate
-from calibrant.numerics import Floats
+from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
 Weights = NDArray[np.int64] | NDArray[np.float64]
 
 
-def probabilistic_count(scores: Scores, weights: ArrayLike | None = None) -> Estimate:
+def probabilistic_count(scores: Scores, weights: Column = None) -> Estimate:
     r"""Probabilistic count: how many different scores a predictor gives, as the odds of meeting one twice see it.
 
     .. math:: \mathrm{PC} = \frac{1}{P[f(x) = f(x')]} = \frac{1}{\sum_i p_i^2},
@@ -53,7 +53,7 @@ def probabilistic_count(scores: Scores, weights: ArrayLike | None = None) -> Est
     return Estimate("probabilistic count", float(1.0 / (shares**2).sum()))
 
 
-def kendall_tau(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None) -> Estimate:
+def kendall_tau(scores: ArrayLike, truth: ArrayLike, weights: Column = None) -> Estimate:
     r"""Probabilistic Kendall's tau: whether scores rise with the true probabilities.
 
     .. math:: \mathrm{KT} = 1 - 2\, P\bigl[(\eta(x) - \eta(x'))(f(x) - f(x')) < 0 \bigm| x \ne x'\bigr],
@@ -81,13 +81,11 @@ def kendall_tau(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None =
     ranks, mass = np.unique(chances[order], return_inverse=True)[1].astype(np.int64), mass[order]
     pairs = float((_before(mass) * mass).sum())
     if not pairs > 0.0:
-        return Estimate("probabilistic Kendall's tau", math.nan, notes=(_no_pair(),))
+        return Estimate("probabilistic Kendall's tau", math.nan, notes=(no_pair_of_points(),))
     return Estimate("probabilistic Kendall's tau", 1.0 - 2.0 * _inversions(ranks, mass) / pairs)
 
 
-def theoretical_error(
-    scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None, *, p: float = 1.0
-) -> Estimate:
+def theoretical_error(scores: ArrayLike, truth: ArrayLike, weights: Column = None, *, p: float = 1.0) -> Estimate:
     r"""Theoretical calibration error: mean distance of the scores from the true probabilities.
 
     .. math:: \Bigl(\sum_i w_i\, |f(x_i) - \eta(x_i)|^p \Big/ \sum_i w_i\Bigr)^{1/p},
@@ -198,7 +196,7 @@ def _probabilities(values: ArrayLike, name: str) -> Floats:
     return column
 
 
-def _weights(weights: ArrayLike | None, size: int) -> Weights:
+def _weights(weights: Column, size: int) -> Weights:
     if weights is None:
         return np.ones(size, dtype=np.int64)
     column = _finite(weights, "weights")
@@ -209,6 +207,4 @@ def _weights(weights: ArrayLike | None, size: int) -> Weights:
     return np.asarray(np.ldexp(column, -math.frexp(float(column.max()))[1]))
 
 
-@note("no-pair-of-points")
-def _no_pair(voice: Voice) -> str:
-    return "not defined: there is no pair of points"
+no_pair_of_points = note("no-pair-of-points", "not defined: there is no pair of points")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, check_rows
-from calibrant.arrays.columns import is_whole
+from calibrant.arrays.columns import check_whole
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, Guide
 from calibrant.tallies import Tally
@@ -34,7 +34,6 @@ class ErrorOverTime:
     sharpness: Floats
 
     def __float__(self) -> float:
-        """The error after the last row."""
         return float(self.error[-1])
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,7 +41,6 @@ class ErrorOverTime:
         return {"name": self.name, "error": self.error.tolist(), "sharpness": self.sharpness.tolist()}
 
     def __str__(self) -> str:
-        """One sentence."""
         rows = len(self.error)
         return f"{self.name}: {float(self):.4f} after {rows:,} rows (sharpness {self.sharpness[-1]:.4f})"
 
@@ -69,8 +67,7 @@ def error_over_time(forecasts: ArrayLike, outcomes: ArrayLike, *, n_bins: int = 
     >>> error_over_time([0.2, 0.2, 0.9], [1, 0, 1], n_bins=2).error.round(3)
     array([0.8  , 0.3  , 0.233])
     """
-    if not is_whole(n_bins) or n_bins < 1:
-        raise InputError("n_bins", f"must be a whole number from 1 on, got {n_bins!r}")
+    check_whole("n_bins", n_bins)
     rows = _in_order(forecasts, outcomes)
     paths = _Paths(_bin(rows.scores, int(n_bins)))
     name = f"calibration error over time, {int(n_bins)} bins of equal width"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.guarantees.bounds import clopper_pearson
-from calibrant.messages import Voice, note
+from calibrant.messages import note
 from calibrant.numerics import Floats
 from calibrant.tallies import Clusters, Tally
 
@@ -21,10 +21,7 @@ FEWEST_CLUSTERS = 10
 """With fewer clusters nothing is said about how they differ: their variance would rest on too few numbers."""
 
 
-@note("few-groups")
-def few_groups(voice: Voice, fewest: int) -> str:
-    """There are too few groups of dependent rows for an interval."""
-    return f"no interval: fewer than {fewest} groups do not show how groups differ"
+few_groups = note("few-groups", "no interval: fewer than {fewest} groups do not show how groups differ")
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import Map
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.guards import reading
+from calibrant.online.guards import RACES, learning, reading
 from calibrant.online.inputs import many_features, many_labels, many_scores, one_label, one_score
 from calibrant.online.kernels import SEEN, Factory, object_steps
 from calibrant.online.limits import MOST_ROWS, changed
+from calibrant.online.settings import settings_of
 from calibrant.online.shared import Shared
 from calibrant.online.states import finite, parsed
 
@@ -52,9 +53,10 @@ class Forecaster(Shared):
     A forecaster that stands on others owns copies of them, so that nobody else moves them. Its settings are declared by
     :func:`~calibrant.online.read_only` and set once, in ``__init__``.
 
-    A subclass defines ``_predict_one``, ``_learn_one``, ``n_rows``, ``_parameters`` (its keyword arguments),
-    ``_numbers`` (what it learned, the rows first) and ``_resume``, and adds to ``_check`` what its numbers must keep;
-    ``_freeze``, ``_predict_many``, ``_learn_many`` and ``_forecast_many`` if it has better ones.
+    A subclass defines ``_predict_one``, ``_learn_one`` (which counts rows in ``_seen``), ``_numbers`` (what it learned,
+    the rows first) and ``_resume``, and adds to ``_check`` what its numbers must satisfy; ``_parameters`` if not all of
+    its settings are keyword arguments; ``_freeze``, ``_predict_many``, ``_learn_many`` and ``_forecast_many`` if it has
+    better ones.
     :class:`KernelForecaster` does most of it for one that is written as a kernel. On its experts it calls methods whose
     name begins with an underscore: they are inside its guard. :func:`~calibrant.online.register` gives it the name that
     its states carry.
@@ -70,6 +72,8 @@ class Forecaster(Shared):
     passes_features: ClassVar[bool] = False
     #: Whether its scores are rows of class probabilities.
     takes_rows: ClassVar[bool] = False
+
+    _seen = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Refuse methods that would not enter the guard, and steps for one row that inherited methods do not go by."""
@@ -91,7 +95,70 @@ class Forecaster(Shared):
             raise AttributeError(f"{type(self).__name__} stands on no other forecaster")
         return self.experts[0]
 
+    # ----------------------------------------------------------------------------------------------------- one row
+
+    def predict_one(self, score: float, features: Any = None) -> float:
+        """The probability of an event, from what was learned so far; asking changes nothing."""
+        watched = self._guard
+        try:
+            before = watched.free
+            p = self._predict_one(score, features)
+            if watched.free is before:
+                return p
+        except RACES:  # if nobody was learning, it is raised again below
+            pass
+        return self._predict_alone(score, features)
+
+    @reading
+    def _predict_alone(self, score: Any, features: Any) -> float:
+        """The same, inside the guard."""
+        return self._predict_one(score, features)
+
+    def learn_one(self, score: float, label: float, features: Any = None) -> Self:
+        """Learn one outcome."""
+        guard = self._guard
+        if guard.wanted:
+            guard.give_way()
+        try:
+            del guard.free
+        except AttributeError:
+            guard.wait()
+        try:
+            if guard.forked:
+                guard.refuse_forked()
+            self._learn_one(score, label, features)
+        finally:
+            guard.free = []
+        return self
+
+    def _predict_one(self, score: float, features: Any = None) -> float:
+        """The forecast of one row, not checked yet.
+
+        This method alone may run while another thread learns; its result, or its error, is then discarded.
+        """
+        raise NotImplementedError
+
+    def _learn_one(self, score: float, label: float, features: Any = None) -> None:
+        """Learn one outcome, not checked yet."""
+        raise NotImplementedError
+
     # -------------------------------------------------------------------------------------------------- many rows
+
+    @reading
+    def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """Probabilities of many rows, all from what was learned so far."""
+        return self._predict_many(scores, features)
+
+    @learning
+    def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
+        """Learn outcomes in their order; other threads wait until all are learned."""
+        self._learn_many(scores, labels, features)
+        return self
+
+    @learning
+    def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
+        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
+        return self._forecast_many(scores, labels, features)
 
     def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
         xs = self._scores(scores)
@@ -122,7 +189,13 @@ class Forecaster(Shared):
     @property
     def n_rows(self) -> int:
         """Rows learned so far."""
-        raise NotImplementedError
+        return self._seen
+
+    @property
+    @reading
+    def state(self) -> dict[str, Any]:
+        """All that was asked for and learned, as plain JSON; its numbers survive bit for bit."""
+        return self._written()
 
     def _written(self) -> dict[str, Any]:
         return {
@@ -195,7 +268,7 @@ class Forecaster(Shared):
     def redrawn(self) -> Self:
         """A copy that goes on with draws of its own, under new keys from the system, where it draws at all.
 
-        After a crash the rows since the last saved state come again, and their draws have been seen: a promise that
+        After a crash the rows since the last saved state come again, and their draws have been seen: a guarantee that
         rests on secret draws holds again for ``resume(text).redrawn()``.
         """
         found = copy.deepcopy(self)
@@ -222,23 +295,29 @@ class Forecaster(Shared):
     def _compiles(self) -> bool:
         return any(expert._compiles for expert in self.experts)
 
+    @reading
+    def freeze(self) -> Map:
+        """The map that it applies now, where there is one; ``calibrant.Calibration(map)`` saves and exports it."""
+        return self._freeze()
+
     def _freeze(self) -> Map:
         raise InputError(type(self).__name__, "has no fixed map", "its forecasts depend on more than the score")
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """What is promised of its forecasts of the first ``n_rows`` rows since it was new (default: those learned)."""
+        """What is guaranteed of its first ``n_rows`` forecasts since it was new (default: those learned)."""
         return Refusal(RefusalCode.NO_THEOREM, f"no theorem covers {type(self).__name__}")
 
     def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """All promises that say something after ``n_rows`` rows (default: those learned so far)."""
+        """All guarantees that say something after ``n_rows`` rows (default: those learned so far)."""
         found = self.certificate(n_rows)
         return () if isinstance(found, Refusal) else (found,)
 
     # ---------------------------------------------------------------------------------------------- for subclasses
 
     def _parameters(self) -> dict[str, Any]:
-        """Its keyword arguments, as plain JSON."""
-        raise NotImplementedError
+        """Its keyword arguments, as plain JSON: those that are declared as settings, unless a subclass says more."""
+        kind: type = type(self)
+        return {name: getattr(self, name) for name in settings_of(kind)}
 
     def _numbers(self) -> list[float]:
         """What it learned, as a flat list of numbers, always as many."""
@@ -315,18 +394,17 @@ class Forecaster(Shared):
             raise InputError("features", "must have one order for all experts", "name the same ones in each")
         return taken[0]
 
-    def _check_rows(self, n_rows: int | None, least: int | None = None) -> int:
-        """Rows since it was new that a promise may be about: those learned at least, unless said otherwise."""
+    def _check_rows(self, n_rows: int | None) -> int:
+        """Rows since it was new that a guarantee may be about: at least those learned."""
         learned = self.n_rows
         found = learned if n_rows is None else n_rows
         if not is_whole(found) or not 0 <= found <= MOST_ROWS:
             raise InputError("n_rows", f"must be a whole number of rows, not {n_rows!r}")
-        if found < (learned if least is None else least):
+        if found < learned:
             raise InputError(
                 "n_rows",
                 f"must count all rows since it was new, and it has learned {learned:,}, not {n_rows!r}",
-                f"pass {learned + int(found)} for so many more, and for a promise on new rows alone ask one that "
-                "is new",
+                f"pass {learned + int(found)} for this many more, or ask a new forecaster about new rows alone",
             )
         return int(found)
 

@@ -237,7 +237,7 @@ class KernelForecaster(Forecaster):
         return by.learn(by.numbers, score, label)  # type: ignore[no-any-return]
 
     def _asked(self, score: Any, features: Any) -> float:
-        """A score that is no plain float in [0, 1]: of another type, or a mistake."""
+        """A score that is not a plain float in [0, 1]: of another type, or a mistake."""
         if features is not None:
             raise InputError("features", "must be left out", f"{type(self).__name__} looks at the score alone")
         return self._score(score)

@@ -3,26 +3,13 @@
 In Python 3.11 a lock of :mod:`threading` in a ``with`` statement takes 40 % of the time of a forecast, and a guard 4 %.
 A guard has an attribute, ``free``, which exists while nobody is inside.
 
-Whoever learns deletes it, which succeeds in one thread and fails in all others, and sets it to a new object at the
-end::
-
-    guard = self._guard
-    if guard.wanted:
-        guard.give_way()
-    try:
-        del guard.free
-    except AttributeError:
-        guard.wait()
-    try:
-        ...
-    finally:
-        guard.free = []
-
-No signal is handled between the first ``try`` and the second, so that Ctrl-C does not leave a guard that is never free.
-A context manager written in Python cannot promise that: the interpreter looks for signals where ``__exit__`` begins.
+Whoever learns deletes it, which succeeds in one thread and fails in all others, and sets it to a new object at the end:
+see :func:`reading`. ``learn_one`` repeats these lines, since a call would cost as much as the guard. No signal is
+handled between the first ``try`` and the second, so that Ctrl-C does not leave a guard that is never free. A context
+manager written in Python cannot guarantee that: the interpreter looks for signals where ``__exit__`` begins.
 
 A thread that learns row after row is hardly ever outside, so that one that waits would find it inside at every look.
-Who waits therefore says so by ``wanted``, and who enters then gives way for a moment.
+A waiting thread therefore sets ``wanted``, and one that is about to enter then pauses.
 
 A forecast of one row does not wait: it reads ``free`` before and after. If both are the same object, nobody has learned
 in between. Otherwise, and where numbers that are being changed raise an error, the forecast is made again inside.

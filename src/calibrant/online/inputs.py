@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import CHUNK, is_missing, read_column, read_floats, refuse_other_order
+from calibrant.arrays.keys import key_text
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
@@ -25,7 +26,7 @@ _SHORT.maxstring = _SHORT.maxother = LONGEST  # of one entry
 
 
 def one_score(score: Any) -> float:
-    """A score as a float in [0, 1]; whatever is one number for ``float`` is one, but no text."""
+    """A score as a float in [0, 1]; whatever is one number for ``float`` is one, but not text."""
     x = _real(score)
     if x is None or not 0.0 <= x <= 1.0:
         fix = "pass one number" if x is None else MARGINS
@@ -43,7 +44,7 @@ def one_label(label: Any, bounded: bool) -> float:
 
 
 def _outcome(label: Any, bounded: bool) -> float | None:
-    """The same, or None for what is no outcome."""
+    """The same, or None for what is not an outcome."""
     y = _real(label)
     return y if y is not None and (0.0 <= y <= 1.0 if bounded else y in (0.0, 1.0)) else None
 
@@ -116,8 +117,8 @@ def _as_outcomes(raw: NDArray[Any], bounded: bool) -> NDArray[Any]:
         return raw
     if raw.dtype.kind != "O":
         return np.full(len(raw), np.nan)
-    told = (_outcome(value, bounded) for value in raw.tolist())
-    return np.array([np.nan if y is None else y for y in told], dtype=np.float64)
+    found = (_outcome(value, bounded) for value in raw.tolist())
+    return np.array([np.nan if y is None else y for y in found], dtype=np.float64)
 
 
 def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
@@ -131,7 +132,7 @@ def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
 
 
 def _remedy(name: str, value: Any, bounded: bool) -> str:
-    """What to do about a value that is no outcome."""
+    """What to do about a value that is not an outcome."""
     if value is np.ma.masked or (not hasattr(value, "__len__") and is_missing(value)):
         return UNKNOWN
     if _real(value) is None and not isinstance(value, str | bytes):
@@ -170,3 +171,11 @@ def many_features(features: ArrayLike | None, scores: ArrayLike, n: int) -> Sequ
     if len(rows) != n:
         raise InputError("features", f"has {len(rows)} rows but scores has {n}", "pass one for each")
     return list(rows)
+
+
+def name_text(name: Any) -> str:
+    """The name of a column or of an entry as text, whatever it is."""
+    try:
+        return key_text(name, "name") or ""
+    except InputError:  # no class or feature has such a name
+        return str(name)

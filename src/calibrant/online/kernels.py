@@ -53,7 +53,7 @@ def compiler(*, whole: bool = True) -> Jit | None:
 
 
 def object_steps(jit: Jit) -> tuple[Step, Step]:
-    """The steps of a forecaster that is no kernel, for one that stands on it: its state is the forecaster itself."""
+    """The steps of a forecaster that is not a kernel, for one that stands on it: its state is the forecaster itself."""
 
     def predict(state: Any, x: float) -> float:
         return float(state._predict_one(x))

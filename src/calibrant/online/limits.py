@@ -1,4 +1,4 @@
-"""What parameters may be, what a state may hold, and when a bound on the regret is worth its words."""
+"""What parameters may be, what a state may hold, and when a bound on the regret says something."""
 
 from __future__ import annotations
 
@@ -23,17 +23,11 @@ SAME = 1e-12
 """By how much, as a share of itself, a setting may differ that another machine's exp and log have given."""
 
 LEAST_CLAMP, MOST_CLAMP = 2.0**-32, 0.25
-"""How near to 0 and 1 scores may be held: nearer, log-odds lose their digits."""
+"""How near to 0 and 1 scores may be clipped: nearer, log-odds lose their digits."""
 
 
 def real(name: str, value: object, low: float, high: float, why: str = "") -> float:
-    """A parameter as a float from low to high, or an error that says so.
-
-    Examples
-    --------
-    >>> real("radius", 2, 1.0, 1e9)
-    2.0
-    """
+    """A parameter as a float from low to high, or an error that says so."""
     found: Any = value  # whole numbers of any size compare with floats, and would not all turn into one
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not low <= found <= high:
         raise InputError(name, f"must be at least {low:.4g}{why} and at most {high:.4g}, not {value!r}")
@@ -41,8 +35,18 @@ def real(name: str, value: object, low: float, high: float, why: str = "") -> fl
 
 
 def clamp_of(value: object) -> float:
-    """How far scores are held from 0 and 1."""
+    """How far from 0 and 1 scores are clipped."""
     return real("clamp", value, LEAST_CLAMP, MOST_CLAMP)
+
+
+def constants_of(gamma: object, rho: object) -> tuple[float, float]:
+    """The constants of online Newton steps: the curvature gamma, and the matrix rho I at the start."""
+    return real("gamma", gamma, 1e-30, 1e30), real("rho", rho, 1e-9, 1e30)
+
+
+def radius_of(radius: object, least: float = 1.0) -> float:
+    """The radius of the ball that parameters stay in; it holds those of the original model."""
+    return real("radius", radius, least, 1e9, ", which the original model needs,")
 
 
 def whole_in(value: Any, low: int, high: float) -> bool:
@@ -51,26 +55,14 @@ def whole_in(value: Any, low: int, high: float) -> bool:
 
 
 def whole(name: str, value: Any, low: int, high: int) -> int:
-    """A parameter as a whole number from low to high, or an error that says so.
-
-    Examples
-    --------
-    >>> whole("levels", 8.0, 1, 32)
-    8
-    """
+    """A parameter as a whole number from low to high, or an error that says so."""
     if not whole_in(value, low, high):
         raise InputError(name, f"must be a whole number of at least {low:,} and at most {high:,}, not {value!r}")
     return int(value)
 
 
 def yes_no(name: str, value: Any) -> bool:
-    """A parameter that is True or False, or an error that says so.
-
-    Examples
-    --------
-    >>> yes_no("growing", True)
-    True
-    """
+    """A parameter that is True or False, or an error that says so."""
     if value is not True and value is not False:
         raise InputError(name, f"must be True or False, not {value!r}")
     return value
@@ -113,7 +105,7 @@ def check_steps(
         raise changed("matrix")
 
 
-def regret_promise(
+def regret_certificate(
     best: str,
     bound: float,
     n_rows: int,
@@ -130,13 +122,13 @@ def regret_promise(
     Parameters
     ----------
     rows
-        The first and the last row of a stretch that the promise is about; by default all of them.
+        The first and the last row of the period that the bound is about; by default all of them.
     learned
         Rows learned already.
 
     Examples
     --------
-    >>> print(regret_promise("the best map", 12.3456, 1000, (), "a theorem"))  # doctest: +ELLIPSIS
+    >>> print(regret_certificate("the best map", 12.3456, 1000, (), "a theorem"))  # doctest: +ELLIPSIS
     After 1,000 rows since it was new the log loss beyond that of the best map, in sum over the rows (0.013 a row), ...
     """
     first, last = rows or (1, n_rows)
@@ -145,7 +137,7 @@ def regret_promise(
         return Refusal(
             RefusalCode.VACUOUS,
             f"the regret is bounded by {bound:.4g} over {length:,} rows, and that of saying 1/2 on every row by "
-            f"{length * math.log(2.0):.4g}: a promise needs more rows, or a smaller radius",
+            f"{length * math.log(2.0):.4g}: a bound below that needs more rows, or a smaller radius",
         )
     where = (
         f"in sum over {f'rows {first:,} to {last:,}' if rows else 'the rows'} ({rounded_up(bound / length, 2)} a row),"

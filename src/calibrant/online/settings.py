@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from inspect import getattr_static, signature
 from typing import Any, NoReturn
 
 
@@ -42,3 +44,17 @@ def read_only() -> Any:
     AttributeError: certified is set when OnlinePlatt is made, and stays: make another OnlinePlatt
     """
     return ReadOnly()
+
+
+@cache
+def settings_of(kind: type) -> tuple[str, ...]:
+    """The arguments of ``__init__`` that are declared as settings, in their order.
+
+    Examples
+    --------
+    >>> from calibrant.online import Tracking
+    >>> settings_of(Tracking)
+    ('epsilon', 'horizon', 'prior')
+    """
+    names = signature(kind.__init__).parameters  # type: ignore[misc]
+    return tuple(name for name in names if isinstance(getattr_static(kind, name, None), ReadOnly))

@@ -13,27 +13,15 @@ LARGEST = sys.float_info.max
 
 
 def parsed(state: Any) -> Any:
-    """A state that was stored as text or bytes, as plain JSON; one that is a dict already stays as it is.
-
-    Examples
-    --------
-    >>> parsed(b'{"version": 1}'), parsed({"version": 1})
-    ({'version': 1}, {'version': 1})
-    """
+    """A state that was stored as text or bytes, as plain JSON; one that is a dict already stays as it is."""
     if not isinstance(state, str | bytes | bytearray | memoryview):
         return state
     try:
         return json.loads(bytes(state) if isinstance(state, memoryview) else state)
     except (ValueError, RecursionError):
-        raise InputError("state", "must be what to_json() of a forecaster wrote, and it is no JSON") from None
+        raise InputError("state", "must be what to_json() of a forecaster wrote, and it is not JSON") from None
 
 
 def finite(numbers: list[Any]) -> bool:
-    """Whether all of these are finite numbers.
-
-    Examples
-    --------
-    >>> finite([1, 0.5]), finite([1.0, True]), finite([float("nan")])
-    (True, False, False)
-    """
+    """Whether all of these are finite numbers."""
     return all(type(x) in (int, float) and -LARGEST <= x <= LARGEST for x in numbers)

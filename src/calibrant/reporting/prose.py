@@ -9,6 +9,7 @@ from calibrant.reporting.blocks import Block, Bullets, Table
 from calibrant.reporting.contents import Contents
 from calibrant.reporting.figures import count, share
 from calibrant.reporting.styles import Style
+from calibrant.verdict.figures import capitalized
 
 WORDS = (
     ("{score}", "the probability that the model gives to the {event} of a {row}"),
@@ -54,12 +55,12 @@ NOT_SHOWN = (
 
 def limits(contents: Contents, style: Style) -> list[Block]:
     """What these numbers cannot show, in plain words."""
-    return [Bullets(tuple(_upper(style.say(sentence)) for sentence in NOT_SHOWN))]
+    return [Bullets(tuple(capitalized(style.say(sentence)) for sentence in NOT_SHOWN))]
 
 
 def definitions(contents: Contents, style: Style) -> list[Block]:
     """One line for each word used."""
-    rows = tuple((_upper(style.say(word)), style.say(meaning)) for word, meaning in WORDS)
+    rows = tuple((capitalized(style.say(word)), style.say(meaning)) for word, meaning in WORDS)
     return [Table("One line each", ("word", "meaning"), rows, words=True)]
 
 
@@ -155,7 +156,3 @@ def _dependence(numbers: Mapping[str, Any]) -> str:
         ", with the variance between groups, corrected for few of them (CR3, Bell and McCaffrey 2002; degrees of "
         "freedom by Satterthwaite's method), also for the profile likelihood (Chandler and Bate 2007)"
     )
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]

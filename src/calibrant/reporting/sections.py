@@ -13,6 +13,7 @@ from calibrant.reporting.figures import UNKNOWN, amount, count, number, p_value,
 from calibrant.reporting.marks import LIGHTS, STATES, above_null, against_chance, best_action, evidence, luck
 from calibrant.reporting.prose import definitions, limits, methods
 from calibrant.reporting.styles import Style
+from calibrant.verdict.figures import capitalized
 
 Numbers = Mapping[str, Any]
 
@@ -24,8 +25,13 @@ NAMED = 3
 
 def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
     """The parts that have something to say, in the order of the style."""
-    parts = ((key, PARTS[key](contents, style)) for key in style.order)
-    return tuple(Section(key, style.headings[key], tuple(blocks)) for key, blocks in parts if blocks)
+    found = []
+    for key in dict.fromkeys((*style.first, *PARTS)):
+        heading, part = PARTS[key]
+        blocks = part(contents, style)
+        if blocks:
+            found.append(Section(key, style.headings.get(key, heading), tuple(blocks)))
+    return tuple(found)
 
 
 def _verdict(contents: Contents, style: Style) -> list[Block]:
@@ -155,7 +161,7 @@ def _losses(contents: Contents, style: Style) -> list[Block]:
     numbers = contents.numbers
     rows = [
         (
-            _name(score["name"]),
+            capitalized(score["name"]),
             "infinite" if score["infinite"] else number(score.get("value")),
             "–" if score["infinite"] else span(score.get("low"), score.get("high")),
             number(score["null"]) if "null" in score else "–",
@@ -204,7 +210,7 @@ def _decomposition(parts: Numbers, found: Iterable[Note], style: Style) -> Table
     notes = notes if fixable is not None else []
     return _table(
         style,
-        f"{_name(parts['name'])} recalibration (CORP)",
+        f"{capitalized(parts['name'])} recalibration (CORP)",
         ("part", "value", "of uncertainty", "meaning"),
         rows,
         notes,
@@ -218,7 +224,7 @@ def _tests(contents: Contents, style: Style) -> list[Block]:
         return [style.say("No tests are shown: they take {rows} as independent. The verdict allows for the groups.")]
     rows = [
         (
-            _name(test["name"]),
+            capitalized(test["name"]),
             number(test["statistic"]),
             p_value(test["p_value"]),
             evidence(test["p_value"]),
@@ -242,8 +248,7 @@ def _tests(contents: Contents, style: Style) -> list[Block]:
 
 
 def _segments(contents: Contents, style: Style) -> list[Block]:
-    numbers = contents.numbers
-    found = numbers["verdict"]["segments"]
+    found = contents.numbers["verdict"]["segments"]
     if not found:
         return []
     more = len(found) - MOST_SEGMENTS
@@ -253,8 +258,7 @@ def _segments(contents: Contents, style: Style) -> list[Block]:
 
 
 def _periods(contents: Contents, style: Style) -> list[Block]:
-    numbers = contents.numbers
-    found = numbers["verdict"]["periods"]
+    found = contents.numbers["verdict"]["periods"]
     if not found:
         return []
     return [_scan(found, "periods", "In the order of time, about equally many {rows} in each", style, ())]
@@ -294,8 +298,7 @@ def _ratio_interval(part: Numbers) -> str:
 
 
 def _decisions(contents: Contents, style: Style) -> list[Block]:
-    numbers = contents.numbers
-    curve = numbers["decisions"]
+    curve = contents.numbers["decisions"]
     rows = [
         (share(at), amount(1000.0 * model), UNKNOWN if se is None else amount(1000.0 * se), amount(1000.0 * everyone),
          best_action(model, everyone))
@@ -312,8 +315,7 @@ def _decisions(contents: Contents, style: Style) -> list[Block]:
 
 
 def _grades(contents: Contents, style: Style) -> list[Block]:
-    numbers = contents.numbers
-    found = numbers["grades"]
+    found = contents.numbers["grades"]
     if found is None:
         return [style.say("No lights are shown: they need counts of {rows}, and these {rows} have importance weights.")]
     whole = {"name": "all together", "holm_p": None, "rate": found["portfolio"]["events"] / found["portfolio"]["n"]}
@@ -341,22 +343,23 @@ def _grades(contents: Contents, style: Style) -> list[Block]:
     return [_table(style, "More {events} than the {scores} allow?", head, rows, notes)]
 
 
-PARTS: dict[str, Callable[[Contents, Style], list[Block]]] = {
-    "verdict": _verdict,
-    "reliability": _reliability,
-    "groups": _groups,
-    "recalibration": _recalibration,
-    "errors": _errors,
-    "losses": _losses,
-    "tests": _tests,
-    "segments": _segments,
-    "periods": _periods,
-    "decisions": _decisions,
-    "grades": _grades,
-    "limits": limits,
-    "methods": methods,
-    "definitions": definitions,
+PARTS: dict[str, tuple[str, Callable[[Contents, Style], list[Block]]]] = {
+    "verdict": ("Verdict", _verdict),
+    "reliability": ("What was predicted and what happened", _reliability),
+    "groups": ("By score", _groups),
+    "recalibration": ("Level and spread", _recalibration),
+    "errors": ("Calibration errors", _errors),
+    "losses": ("Losses and ranking", _losses),
+    "tests": ("Tests of calibration", _tests),
+    "segments": ("By segment", _segments),
+    "periods": ("By period", _periods),
+    "decisions": ("What decisions gain", _decisions),
+    "grades": ("Too many events? Each group of scores tested by itself", _grades),
+    "limits": ("What this does not show", limits),
+    "methods": ("Methods", methods),
+    "definitions": ("Words used", definitions),
 }
+"""Every part of a report, with its heading and what makes its blocks; each style shows all of them."""
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -374,11 +377,9 @@ def _table(
 ) -> Table:
     """A table with caption, head and texts in the style's words; rows, and what is said already, stay as they are."""
     told = (*map(style.say, texts), *said)
-    return Table(_name(style.say(caption)), tuple(map(style.say, head)), tuple(rows), tuple(map(_name, told)))
-
-
-def _name(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return Table(
+        capitalized(style.say(caption)), tuple(map(style.say, head)), tuple(rows), tuple(map(capitalized, told))
+    )
 
 
 def _told_off(verdict: Numbers, key: str) -> str:

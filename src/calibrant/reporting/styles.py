@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from calibrant.messages import Nouns, Voice
 
 StyleName = Literal["general", "credit", "clinical"]
-
-PARTS = (
-    "verdict",
-    "reliability",
-    "groups",
-    "recalibration",
-    "errors",
-    "losses",
-    "tests",
-    "segments",
-    "periods",
-    "decisions",
-    "grades",
-    "limits",
-    "methods",
-    "definitions",
-)
-"""Every part of a report; each style shows all of them."""
 
 
 class StyleVoice(Voice):
@@ -44,18 +26,18 @@ class Style:
     ----------
     title
         Title of a report that was given none.
-    order
-        Parts in the order shown.
-    headings
-        Heading of each part.
     voice
         How it puts sentences: with its own nouns for row, event and score.
+    first
+        Parts that come first, in this order; the others follow as ``sections.PARTS`` lists them.
+    headings
+        Headings of its own; the others are those of ``sections.PARTS``.
     """
 
     title: str
-    order: tuple[str, ...]
-    headings: Mapping[str, str]
     voice: StyleVoice
+    first: tuple[str, ...] = ()
+    headings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def nouns(self) -> Nouns:
@@ -79,90 +61,31 @@ class Style:
         return text.format_map(asdict(self.nouns))
 
 
-_HEADINGS = {
-    "verdict": "Verdict",
-    "reliability": "What was predicted and what happened",
-    "groups": "By score",
-    "recalibration": "Level and spread",
-    "errors": "Calibration errors",
-    "losses": "Losses and ranking",
-    "tests": "Tests of calibration",
-    "segments": "By segment",
-    "periods": "By period",
-    "decisions": "What decisions gain",
-    "grades": "Too many events? Each group of scores tested by itself",
-    "limits": "What this does not show",
-    "methods": "Methods",
-    "definitions": "Words used",
-}
+def _speaking_of(row: str, event: str, score: str) -> StyleVoice:
+    """A voice with these nouns; their plurals end in s."""
+    rows, events, scores = f"{row}s", f"{event}s", f"{score}s"
+    return StyleVoice(Nouns(row, rows, event, events, score, scores, f"{event} rate", scores, f"more {rows}"))
+
 
 STYLES: dict[StyleName, Style] = {
-    "general": Style(
-        title="Calibration report",
-        order=PARTS,
-        headings=_HEADINGS,
-        voice=StyleVoice(Nouns()),
-    ),
+    "general": Style(title="Calibration report", voice=StyleVoice(Nouns())),
     "credit": Style(
         title="Calibration of the probability of default (PD)",
-        order=(
-            "verdict",
-            "grades",
-            "groups",
-            "reliability",
-            "recalibration",
-            "segments",
-            "periods",
-            "losses",
-            "errors",
-            "tests",
-            "decisions",
-            "limits",
-            "methods",
-            "definitions",
-        ),
-        headings=_HEADINGS
-        | {
+        voice=_speaking_of("borrower", "default", "PD"),
+        first=("verdict", "grades", "groups", "reliability", "recalibration", "segments", "periods", "losses"),
+        headings={
             "grades": "Traffic lights by grade",
             "groups": "Defaults by grade",
             "reliability": "PD and default rate",
             "losses": "Discrimination and losses",
             "decisions": "What cut-offs gain",
         },
-        voice=StyleVoice(
-            Nouns(
-                row="borrower",
-                rows="borrowers",
-                event="default",
-                events="defaults",
-                score="PD",
-                scores="PDs",
-                rate="default rate",
-                probabilities="PDs",
-                more_labels="more borrowers",
-            )
-        ),
     ),
     "clinical": Style(
         title="Calibration of predicted risks",
-        order=(
-            "verdict",
-            "recalibration",
-            "reliability",
-            "decisions",
-            "losses",
-            "groups",
-            "segments",
-            "periods",
-            "errors",
-            "tests",
-            "grades",
-            "limits",
-            "methods",
-            "definitions",
-        ),
-        headings=_HEADINGS
-        | {
+        voice=_speaking_of("patient", "outcome", "risk"),
+        first=("verdict", "recalibration", "reliability", "decisions", "losses", "groups", "segments", "periods"),
+        headings={
             "recalibration": "Intercept, slope, E/O and ICI",
             "reliability": "Calibration curve",
             "decisions": "Decision curve",
@@ -171,18 +94,5 @@ STYLES: dict[StyleName, Style] = {
             "segments": "By subgroup",
             "grades": "Too many outcomes? Each group of risk tested by itself",
         },
-        voice=StyleVoice(
-            Nouns(
-                row="patient",
-                rows="patients",
-                event="outcome",
-                events="outcomes",
-                score="risk",
-                scores="risks",
-                rate="outcome rate",
-                probabilities="risks",
-                more_labels="more patients",
-            )
-        ),
     ),
 }

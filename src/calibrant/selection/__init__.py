@@ -1,1 +1,1 @@
-"""How a calibrator is chosen: folds, losses, cross-validation, the rule."""
+"""How a calibrator is chosen: folds, losses, cross-validation, the rule; without scikit-learn."""

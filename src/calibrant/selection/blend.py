@@ -1,7 +1,4 @@
-r"""An average of several maps, weighted by how well each of them does on rows that it has not seen.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+r"""An average of several maps, weighted by how well each of them does on rows that it has not seen."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import numpy as np
 
 from calibrant.numerics import OUTPUT_ENDS, Floats
 from calibrant.selection.losses import Loss
+from calibrant.solvers import Derivatives, damped_newton
 from calibrant.tallies import Tally
 
 PRIOR_ROWS = 1.0
@@ -20,8 +18,10 @@ PRIOR_ROWS = 1.0
 BRIER_SCALE = 2.0
 """A squared error of a probability of one half is worth so much of a log-likelihood."""
 
-STEPS, HALVINGS, INSIDE = 50, 30, 0.95
-NEAR, SETTLED = 1e-10, 1e-20
+INSIDE = 0.95
+"""Share of the way to a weight of zero that one step may go."""
+
+SETTLED = 1e-20
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,27 +71,16 @@ def blend_weights(judged: Judged, loss: Loss, start: Floats | None = None) -> Fl
     [0.96, 0.04]
     """
     count = len(judged.outputs)
-    weights = np.full(count, 1.0 / count) if start is None else start
-    value, gradient, curvature = _objective(judged, loss, weights)
-    for _ in range(STEPS):
-        step = _step(gradient, curvature)
-        shrinking = step < 0.0
-        reach = min(1.0, INSIDE * float((weights[shrinking] / -step[shrinking]).min(initial=np.inf)))
-        decrement = -float((gradient * step).sum()) / max(abs(value), 1.0)
-        if decrement <= SETTLED:
-            break
-        for halving in range(HALVINGS):
-            trial = weights + reach * 0.5**halving * step
-            reached = _objective(judged, loss, trial)
-            if reached[0] < value or decrement <= NEAR:  # so near, rounding hides the descent
-                break
-        else:  # rounding hides any further descent
-            break
-        weights, (value, gradient, curvature) = trial, reached
-    return np.asarray(weights / weights.sum())
+    found = damped_newton(
+        lambda weights: _objective(judged, loss, weights),
+        _step,
+        np.full(count, 1.0 / count) if start is None else start,
+        lambda value: SETTLED * max(abs(value), 1.0),
+    )
+    return np.asarray(found.visited / found.visited.sum())
 
 
-def _objective(judged: Judged, loss: Loss, weights: Floats) -> tuple[float, Floats, Floats]:
+def _objective(judged: Judged, loss: Loss, weights: Floats) -> Derivatives:
     """Loss with the pull towards equal weights, its gradient and its curvature.
 
     Non-events are taken by their own probabilities 1 - m, which add up alike on the simplex and lose no digits.
@@ -109,10 +98,12 @@ def _objective(judged: Judged, loss: Loss, weights: Floats) -> tuple[float, Floa
             slope, bend = -2.0 * BRIER_SCALE * rows * (1.0 - p), 2.0 * BRIER_SCALE * rows
         gradient = gradient + np.einsum("kc,c->k", outputs, slope)
         curvature = curvature + np.einsum("jc,kc->jk", outputs * bend, outputs)
-    return value, gradient, curvature
+    return Derivatives(value, gradient, curvature)
 
 
-def _step(gradient: Floats, curvature: Floats) -> Floats:
-    """Newton's step that leaves the sum of the weights as it is."""
-    towards = np.linalg.solve(curvature, np.stack([gradient, np.ones(len(gradient))], axis=1))
-    return np.asarray(-towards[:, 0] + towards[:, 1] * (towards[:, 0].sum() / towards[:, 1].sum()))
+def _step(weights: Floats, there: Derivatives) -> Floats:
+    """Newton's step that leaves the sum of the weights as it is, cut short where a weight would become negative."""
+    towards = np.linalg.solve(there.curvature, np.stack([there.gradient, np.ones(len(weights))], axis=1))
+    step = -towards[:, 0] + towards[:, 1] * (towards[:, 0].sum() / towards[:, 1].sum())
+    falling = step < 0.0
+    return np.asarray(min(1.0, INSIDE * float((weights[falling] / -step[falling]).min(initial=np.inf))) * step)

@@ -1,7 +1,4 @@
-"""What an automatic choice tries, simplest first.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""What an automatic choice tries, simplest first."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def fit_bins(tally: Tally, n_bins: int | None = None) -> StepMap:
     """Event rates of about ``n_bins`` bins of equal mass; by default as many as ``HistogramBinning`` makes."""
     if n_bins is None:
         n_bins = default_bins(tally.effective_size)
-    return counted(tally, bin_edges(tally, n_bins), BinRule.TABLE, OWN_ROWS_SOURCE, "").to_map()
+    return counted(tally, bin_edges(tally, n_bins), BinRule.TABLE, OWN_ROWS_SOURCE).to_map()
 
 
 def bin_edges(tally: Tally, n_bins: int) -> Floats:

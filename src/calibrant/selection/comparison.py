@@ -1,7 +1,4 @@
-"""What candidates were compared by, and what became of each: a table, the rule, and losses on unseen rows.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""What candidates were compared by, and what became of each: a table, the rule, and losses on unseen rows."""
 
 from __future__ import annotations
 
@@ -36,97 +33,31 @@ BLENDED = "blend"
 # ---------------------------------------------------------------------------------------- what became of a candidate
 
 
-@note("chosen")
-def chosen(voice: Voice) -> str:
-    """It is the choice."""
-    return "chosen"
-
-
-@note("chosen-uncompared")
-def chosen_uncompared(voice: Voice) -> str:
-    """It is the choice, for want of others or of rows to compare them on."""
-    return "chosen: there is nothing to compare"
-
-
-@note("uncompared")
-def uncompared(voice: Voice) -> str:
-    """It was not compared, for want of rows."""
-    return "nothing to compare"
-
-
-@note("not-significantly-different")
-def not_significantly_different(voice: Voice) -> str:
-    """Its loss is not significantly different from that of the choice."""
-    return "not significantly different"
-
-
-@note("worse")
-def worse(voice: Voice) -> str:
-    """Its loss is significantly higher."""
-    return "worse"
-
-
-@note("negligibly-better")
-def negligibly_better(voice: Voice) -> str:
-    """Its loss is lower by a negligible amount."""
-    return "negligibly better"
-
-
-@note("unreliably-better")
-def unreliably_better(voice: Voice) -> str:
-    """Its loss is lower here, and the gates do not let it through."""
-    return "better, but not reliably"
-
-
-@note("other-scores")
-def other_scores(voice: Voice, kind: str) -> str:
-    """It is not for scores of this kind."""
-    return f"not for {kind} {voice.nouns.scores}"
-
-
-@note("needs-rows")
-def needs_rows(voice: Voice, needed: float) -> str:
-    """There are fewer rows than it needs."""
-    return f"from {needed:,.6g} {voice.nouns.rows} on"
-
-
-@note("needs-minority-rows")
-def needs_minority_rows(voice: Voice, needed: float) -> str:
-    """There are fewer rows of the minority class than it needs."""
-    return f"from {needed:,.6g} {voice.nouns.rows} of the rarer class on"
-
-
-@note("beyond-epsilon")
-def beyond_epsilon(voice: Voice, epsilon: float) -> str:
-    """Its intervals are too wide for the guarantee."""
-    return f"not within {epsilon:g}"
-
-
-@note("too-many-classes")
-def too_many_classes(voice: Voice, most: int) -> str:
-    """There are more classes than it is made for."""
-    return f"up to {most} classes"
+chosen = note("chosen", "chosen")
+chosen_uncompared = note("chosen-uncompared", "chosen: there is nothing to compare")
+uncompared = note("uncompared", "nothing to compare")
+not_significantly_different = note("not-significantly-different", "not significantly different")
+worse = note("worse", "worse")
+negligibly_better = note("negligibly-better", "negligibly better")
+unreliably_better = note("unreliably-better", "better, but not reliably")
+other_scores = note("other-scores", "not for {kind} {nouns.scores}")
+needs_rows = note("needs-rows", "from {needed:,.6g} {nouns.rows} on")
+needs_minority_rows = note("needs-minority-rows", "from {needed:,.6g} {nouns.rows} of the rarer class on")
+beyond_epsilon = note("beyond-epsilon", "not within {epsilon:g}")
+too_many_classes = note("too-many-classes", "up to {most} classes")
 
 
 # ------------------------------------------------------------------------------------------------- notes on estimates
 
 
-@note("loss-of-procedure")
-def loss_of_procedure(voice: Voice) -> str:
-    """Of a nested loss where the original model is kept."""
-    return "of choosing and fitting on folds; the original model is kept, and its own loss is the one before"
-
-
-@note("too-few-for-interval")
-def too_few_for_interval(voice: Voice, needed: int) -> str:
-    """Of an estimate without an interval."""
-    return f"no interval: fewer than {needed} {voice.nouns.rows} of the minority class"
-
-
-@note("too-few-folds")
-def too_few_folds(voice: Voice) -> str:
-    """Of an estimate that is not known."""
-    return f"too few parts of the {voice.nouns.rows} to fit to some and judge on others"
+loss_of_procedure = note(
+    "loss-of-procedure",
+    "of choosing and fitting on folds; the original model is kept, and its own loss is the one before",
+)
+too_few_for_interval = note(
+    "too-few-for-interval", "no interval: fewer than {needed} {nouns.rows} of the minority class"
+)
+too_few_folds = note("too-few-folds", "too few parts of the {nouns.rows} to fit to some and judge on others")
 
 
 # ------------------------------------------------------------------------------------------------------ the comparison

@@ -1,7 +1,4 @@
-"""Cross-fitting: every candidate, and their weighted average, on rows that it has not seen, once and nested.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""Cross-fitting: every candidate, and their weighted average, on rows that it has not seen, once and nested."""
 
 from __future__ import annotations
 

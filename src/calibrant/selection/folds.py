@@ -1,7 +1,4 @@
-"""Rows set apart for cross-fitting, as tallies: at random on the counts, by whole clusters, or by stretches of time.
-
-Nothing here is an estimator, so that a verdict can cross-fit without loading scikit-learn.
-"""
+"""Rows set apart for cross-fitting, as tallies: at random on the counts, by whole clusters, or by stretches of time."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from calibrant.fits.bins import OWN_ROWS_SOURCE, ROUNDING, counted, mass_edges, 
 from calibrant.fits.prior_correction import restored
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.issuing import Bins
-from calibrant.guarantees.origins import BinRule
+from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.planning import MOST_LABELS
 from calibrant.maps import Map
 from calibrant.messages import InputError, Note, Phrase, Setting
@@ -116,21 +116,16 @@ def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss
 
 
 def _bins(count: int, guarantee: Guarantee, tally: Tally) -> Bins:
-    assumption = "this is the first time that a guarantee is asked for on these rows"
-    if guarantee.look > 1:
-        assumption = (
-            f"there are {2 ** (guarantee.look - 1):,} times as many rows as when a guarantee was first asked for"
-        )
     made = (
         own_row_bins(tally, count)
         if tally.counts
-        else counted(tally, mass_edges(tally, count, np.inf), BinRule.WEIGHTS, OWN_ROWS_SOURCE, "")
+        else counted(tally, mass_edges(tally, count, np.inf), BinRule.WEIGHTS, OWN_ROWS_SOURCE)
     )
     return replace(
         made,
         share=guarantee.shares(_rows(tally)).get(count, 0.0),
         look=guarantee.look,
-        assumption=assumption,
+        assumption=Assumption.FIRST_LOOK if guarantee.look == 1 else Assumption.LATER_LOOK,
         odds=guarantee.odds,
     )
 

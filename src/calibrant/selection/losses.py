@@ -1,7 +1,4 @@
-"""Losses of several candidates on the same rows, paired, so that differences have honest standard errors.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""Losses of several candidates on the same rows, paired, so that differences have honest standard errors."""
 
 from __future__ import annotations
 
@@ -11,9 +8,11 @@ from functools import reduce
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit, xlogy
 
 from calibrant.maps import Map
+from calibrant.metrics.binary.means import logarithmic_loss, squared_loss
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import OUTPUT_ENDS, Floats
 from calibrant.tallies import Tally
@@ -60,6 +59,16 @@ class Losses:
         total, size, hits = float(n.sum()), part.effective_size, float(events.sum())
         unit = size / total if total else 0.0
         return cls(total, size, sums, products, clusters, (hits * unit, (total - hits) * unit))
+
+    @classmethod
+    def of_rows(cls, losses: Floats, weights: Floats, clusters: NDArray[np.intp] | None) -> Losses:
+        """Losses of single rows with their weights; ``losses`` holds a line by candidate."""
+        weighted, total = losses * weights, float(weights.sum())
+        by_cluster = np.zeros((0, 1 + len(losses)))
+        if clusters is not None:
+            codes = np.unique(clusters, return_inverse=True)[1]
+            by_cluster = np.stack([np.bincount(codes, line) for line in (weights, *weighted)], axis=1)
+        return cls(total, total, weighted.sum(axis=1), np.einsum("jn,kn->jk", weighted, losses), by_cluster)
 
     def __add__(self, other: Losses) -> Losses:
         """Losses on both sets of rows."""
@@ -148,10 +157,7 @@ def constant_loss(rates: Floats, loss: Loss) -> float:
 
 def row_losses(outputs: Floats, loss: Loss) -> tuple[Floats, Floats]:
     """Loss of an event and of a non-event at each output; outputs of exactly 0 and 1 count as log-odds of 36 do."""
-    if loss == "brier":
-        return (1.0 - outputs) ** 2, outputs**2
-    held = np.clip(outputs, *OUTPUT_ENDS)
-    return -np.log(held), -np.log1p(-held)
+    return squared_loss(outputs) if loss == "brier" else logarithmic_loss(np.clip(outputs, *OUTPUT_ENDS))
 
 
 def _bucket_sums(part: Tally, bucket: Tally, by_label: tuple[Floats, Floats]) -> Floats:

@@ -1,7 +1,4 @@
-"""Whether rows reject the original model: a test of its level and its slope, as in ``check``.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""Whether rows reject the original model: a test of its level and its slope, as in ``check``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which calibrator, honestly: cross-fitted losses of candidates, a rule that prefers the simple, and nested numbers.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""Which calibrator, honestly: cross-fitted losses of candidates, a rule that prefers the simple, and nested numbers."""
 
 from __future__ import annotations
 

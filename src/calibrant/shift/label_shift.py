@@ -215,14 +215,10 @@ def _inside(rate: float, size: float) -> float:
     return min(max(rate, edge), 1.0 - edge)
 
 
-@note("assumption-not-tested")
-def _untested(voice: Voice) -> str:
-    return f"Too few old {voice.nouns.rows} of one class to test the assumption."
-
-
-@note("bins-differ")
-def _bins_differ(voice: Voice, rate: float) -> str:
-    return f"Bins alone, without the map, say {rate:.4f}: the map may be off on the old {voice.nouns.rows} too."
+_untested = note("assumption-not-tested", "Too few old {nouns.rows} of one class to test the assumption.")
+_bins_differ = note(
+    "bins-differ", "Bins alone, without the map, say {rate:.4f}: the map may be off on the old {nouns.rows} too."
+)
 
 
 @note("no-discrimination")

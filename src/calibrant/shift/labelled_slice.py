@@ -186,6 +186,7 @@ def _few_labels(voice: Voice, fewest: int) -> str:
     )
 
 
-@note("approximate-interval")
-def _approximate(voice: Voice) -> str:
-    return "Weights enter by their effective size, so the interval is approximate."
+_approximate = note(
+    "approximate-interval",
+    "Weights enter by their effective size, so the interval is approximate.",
+)

@@ -5,9 +5,8 @@ tallies of days, shards and workers add up to the tally of the whole, bit for bi
 """
 
 from calibrant.tallies.cells import Cells, Counts
-from calibrant.tallies.clusters import Clusters
 from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text, ends_at, ends_of_rows
-from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, GroupedTally, cluster_buckets
+from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, Clusters, GroupedTally, cluster_buckets
 from calibrant.tallies.repeats import repeat_notes, repeat_notes_of_rows
 from calibrant.tallies.tally import Resolution, Tally, effective_size, in_effective_rows
 

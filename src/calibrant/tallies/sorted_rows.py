@@ -35,7 +35,6 @@ class SortedRows:
         self._distinct: int | None = None
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self._packed)
 
     @property

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Kind, Rows, check_rows
 from calibrant.messages import InputError, Phrase, Setting, plural
-from calibrant.numerics import Ends, Floats, Grid, Ints, chunks, fingerprint, float_keys
+from calibrant.numerics import Column, Ends, Floats, Grid, Ints, chunks, fingerprint, float_keys
 from calibrant.tallies.cells import Cells, Counts, exact_cells, grid_cells, segment_sums
 from calibrant.tallies.sorted_rows import SortedRows
 
@@ -102,7 +102,7 @@ class Tally:
         cls,
         scores: ArrayLike,
         y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
+        sample_weight: Column = None,
         *,
         weights: Literal["importance", "counts"] = "importance",
         positive: Any = None,
@@ -131,13 +131,7 @@ class Tally:
 
     @classmethod
     def from_table(
-        cls,
-        n: ArrayLike,
-        events: ArrayLike,
-        *,
-        edges: ArrayLike,
-        scores: ArrayLike | None = None,
-        kind: Kind = "probability",
+        cls, n: ArrayLike, events: ArrayLike, *, edges: ArrayLike, scores: Column = None, kind: Kind = "probability"
     ) -> Tally:
         """Tally of a user's own bins: ``n`` rows and ``events`` in each, inner ``edges`` between them, lowest first.
 
@@ -253,7 +247,6 @@ class Tally:
         return effective_size(float(self.total), float(self.positives), float(w2.sum()), hits)
 
     def __len__(self) -> int:
-        """Number of cells that hold rows."""
         if self._cells is None and self._sorted is not None:
             return self._sorted.distinct
         return len(self.cells.n)
@@ -436,7 +429,6 @@ class Tally:
     # ------------------------------------------------------------------------------------------------------ algebra
 
     def __add__(self, other: Tally) -> Tally:
-        """The tally of both sets of rows together."""
         if not isinstance(other, Tally):
             return NotImplemented
         self._check_alike(other)
@@ -534,7 +526,6 @@ class Tally:
         return part
 
     def __repr__(self) -> str:
-        """Rows, events, cells and resolution."""
         unit = "rows" if self.counts else "weight"
         cells = "" if self._cells is None else f", {len(self):,} cells"
         return (

@@ -17,10 +17,11 @@ from calibrant.messages import PYTHON, Argument, CalibrantWarning, InputError, N
 from calibrant.metrics.variance import Spread, between
 from calibrant.numerics import Ends, Floats, logit
 from calibrant.tallies import repeat_notes_of_rows
+from calibrant.tallies.cells import mass_below
 from calibrant.verdict.check import judge
 from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.evidence import evidence_of_rows, without_single_groups
-from calibrant.verdict.figures import signed_percent
+from calibrant.verdict.figures import capitalized, signed_percent
 from calibrant.verdict.verdict import Verdict, plain
 
 MOST_MAPS = 20
@@ -152,7 +153,7 @@ class Change:
         lines = [f"Old: {self.old.in_words(voice).headline}", f"New: {self.new.in_words(voice).headline}"]
         lines += [f"  {difference.say(voice)}" for difference in self.differences]
         if self.crossings:
-            lines.append(f"{rows[:1].upper()}{rows[1:]} that cross a policy threshold:")
+            lines.append(f"{capitalized(rows)} that cross a policy threshold:")
             lines += [f"  {crossing.say(voice)}" for crossing in self.crossings]
         return "\n".join([*lines, *(f"Note: {note.say(voice)}" for note in self.notes)])
 
@@ -302,7 +303,10 @@ def _area(rows: Rows) -> tuple[float, Floats]:
 def _difference(
     name: str, old: float, new: float, influence: Floats, rows: Rows, lower_is_better: bool = True, maps: int = 1
 ) -> Difference:
-    """The interval from what each row, or each group, adds to the difference; Student's distribution."""
+    """The interval from what each row, or each group, adds to the difference; Student's distribution.
+
+    Not :class:`~calibrant.selection.losses.Losses`, whose sums by cell hold for mean losses alone and not for the AUC.
+    """
     w = _weights(rows)
     squares = (w if rows.counts else w * w) * influence**2
     if rows.groups is not None:
@@ -351,7 +355,7 @@ def _placements(scores: Floats, events: NDArray[np.bool_], w: Floats) -> Floats:
     placed = np.empty(len(scores))
     for mine, other in ((events, ~events), (~events, events)):
         by_value = np.bincount(index[other], w[other], minlength=len(values))
-        below = (np.cumsum(by_value) - by_value / 2.0) / by_value.sum()
+        below = mass_below(by_value) / by_value.sum()
         placed[mine] = below[index[mine]]
     return placed
 

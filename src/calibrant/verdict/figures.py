@@ -18,6 +18,11 @@ def amount(value: float) -> str:
     return f"{value:.2g}"
 
 
+def capitalized(text: str) -> str:
+    """A sentence that begins with a capital letter; the others stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def p_text(p_value: float, equals: str = "= ") -> str:
     """A p-value as people write it; ``equals`` stands before a number, empty in a table.
 

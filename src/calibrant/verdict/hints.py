@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from calibrant.messages import Advice, Note, Voice, note
-from calibrant.verdict.figures import amount
+from calibrant.messages import Advice, Note, Voice, note, plural
+from calibrant.verdict.figures import amount, capitalized
 
 if TYPE_CHECKING:
     from calibrant.verdict.verdict import Verdict
@@ -22,7 +22,7 @@ TRAINED_ON = 1.5
 def only_zero_and_one(voice: Voice, equal_labels: bool) -> str:
     """Classes instead of probabilities."""
     leak = "They equal the labels: a leak? " if equal_labels else ""
-    return f"all {voice.nouns.scores} are 0 or 1. {leak}{_upper(voice.advice(Advice.PASS_PROBABILITIES))}."
+    return f"all {voice.nouns.scores} are 0 or 1. {leak}{capitalized(voice.advice(Advice.PASS_PROBABILITIES))}."
 
 
 @note("labels-incomplete")
@@ -78,8 +78,8 @@ def trained_on_these_rows(voice: Voice, slope: float | None) -> str:
 def impossible_scores(voice: Voice, events_at_zero: float, others_at_one: float) -> str:
     """Scores of exactly 0 and 1 that labels contradict."""
     nouns = voice.nouns
-    zero = _many(events_at_zero, nouns.event, nouns.events)
-    one = _many(others_at_one, nouns.row, nouns.rows)
+    zero = plural(events_at_zero, nouns.event, nouns.events, shown=amount(events_at_zero))
+    one = plural(others_at_one, nouns.row, nouns.rows, shown=amount(others_at_one))
     what = [f"{zero} had a {nouns.score} of exactly 0"] * bool(events_at_zero)
     what += [f"{one} with a {nouns.score} of exactly 1 had no {nouns.event}"] * bool(others_at_one)
     return (
@@ -137,12 +137,4 @@ def _sampling(voice: Voice, train_rate: float | None, true_rate: float) -> str:
     """How to undo a changed class ratio."""
     train = "..." if train_rate is None else f"{train_rate:.2g}"
     call = f"calibrant.SamplingCorrection(train_rate={train}, true_rate={true_rate:.3g})"
-    return f"{_upper(voice.advice(Advice.CORRECT_SAMPLING))}: {call}."
-
-
-def _many(number: float, one: str, several: str) -> str:
-    return f"{amount(number)} {one if number == 1.0 else several}"
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return f"{capitalized(voice.advice(Advice.CORRECT_SAMPLING))}: {call}."

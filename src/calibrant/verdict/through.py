@@ -16,25 +16,19 @@ from calibrant.calibration import BY_SEGMENT, Calibration, as_calibration
 from calibrant.guarantees.overlap import Overlap
 from calibrant.maps import Map
 from calibrant.maps.base import needed_columns
-from calibrant.messages import Argument, InputError, Note, Phrase, Setting, Voice, note
+from calibrant.messages import Argument, InputError, Note, Phrase, Setting, note
 from calibrant.selection.folds import FOLDS, random_folds
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.evidence import NOT_SEEN, Columns, Seen, Unseen
 
-
-@note("segments-not-crossfitted")
-def segments_not_crossfitted(voice: Voice) -> str:
-    """A map by segment was fitted to the rows that are judged."""
-    return (
-        "a map by segment is not cross-fitted here, as each part would need its own choice of segments: the "
-        f"calibrator's before_ and after_ are losses on {voice.nouns.rows} that it had not seen"
-    )
-
-
-@note("rows-without-probability")
-def rows_without_probability(voice: Voice, left_out: int, n: int) -> str:
-    """Rows for which no map could be fitted, or whose group the map does not know."""
-    return f"{left_out:,} of {n:,} {voice.nouns.rows} have no probability and are left out"
+segments_not_crossfitted = note(
+    "segments-not-crossfitted",
+    "a map by segment is not cross-fitted here, as each part would need its own choice of segments: "
+    "the calibrator's before_ and after_ are losses on {nouns.rows} that it had not seen",
+)
+rows_without_probability = note(
+    "rows-without-probability", "{left_out:,} of {n:,} {nouns.rows} have no probability and are left out"
+)
 
 
 @dataclass(frozen=True)

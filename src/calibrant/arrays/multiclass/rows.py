@@ -180,7 +180,7 @@ def check_class_rows(
     classes : sequence, optional
         The labels in the order of the columns. Without it they are the columns of a frame, or the sorted values of
         ``y`` when there are as many of them as columns; anything else is refused, since a guess could swap classes: so
-        are the columns of a frame in another order. Sorted labels are told in a note.
+        are the columns of a frame in another order. A note reports sorted labels.
     kind : {"probability", "logit", "independent"}, optional
         What the scores are: guessed from their range and their sums when not given. ``"independent"`` are numbers in
         [0, 1] whose rows need not sum to 1, as one-against-the-rest models and class-wise calibrators give them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
 from typing import ClassVar, cast
 
@@ -19,6 +20,7 @@ from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 
+@dataclass(eq=False, repr=False)
 class BayesianBinning(BinaryCalibrator):
     r"""Average equal-mass binnings of many sizes, each weighted by how well it explains the labels.
 
@@ -69,12 +71,12 @@ class BayesianBinning(BinaryCalibrator):
 
     _monotone: ClassVar[bool] = False
     _needed_minority: ClassVar[int] = STEP_ROWS
-    n_bins_: NDArray[np.intp]
-    weights_: Floats
+    n_bins_: NDArray[np.intp] = field(init=False)
+    weights_: Floats = field(init=False)
 
-    def __init__(self, spread: float = 10.0, *, prior_rows: float = 2.0) -> None:
-        self.spread = spread
-        self.prior_rows = prior_rows
+    spread: float = 10.0
+    _: KW_ONLY
+    prior_rows: float = 2.0
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         _check_number("spread", self.spread, 1.0, 1e6)

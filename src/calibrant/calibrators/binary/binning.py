@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from calibrant.fits.bins import (
 )
 from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.issuing import Bins, issue
-from calibrant.guarantees.origins import BinRule, Source
+from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.overlap import common_rows
 from calibrant.guarantees.planning import Scheme, plan, split_size
 from calibrant.guarantees.refusal import Refusal, RefusalCode
@@ -32,9 +32,6 @@ from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 FIXED_SOURCE = Source("Gupta 2023", "section 3.4.1, bins fixed beforehand")
-CHOSEN_BEFORE = "the bins were chosen before these rows were seen"
-OTHER_ROWS = "the tally that chose the bins is independent of these rows"
-SEED = "the part was drawn once, and neither the draw nor its seed was picked by its result"
 
 
 @note("fewer-bins")
@@ -44,6 +41,7 @@ def fewer_bins(voice: Voice, rows: int, asked: int, bins: int) -> str:
     return f"{rows} {noun} are too few for {asked} bins: {bins} are used (a certificate needs two {noun} a bin)"
 
 
+@dataclass(eq=False, repr=False)
 class HistogramBinning(BinaryCalibrator):
     r"""Cut the scores into bins and give every bin the event rate seen in it.
 
@@ -118,32 +116,19 @@ class HistogramBinning(BinaryCalibrator):
 
     _monotone: ClassVar[bool] = False
     _restores: ClassVar[bool] = True
-    bins_: Bins
+    bins_: Bins = field(init=False)
 
-    def __init__(
-        self,
-        n_bins: int | None = None,
-        *,
-        points_per_bin: int | None = None,
-        epsilon: float | None = None,
-        alpha: float = 0.1,
-        strategy: Literal["mass", "width"] = "mass",
-        bins_from: Literal["all", "part"] | Tally = "all",
-        part_size: int | float | None = None,
-        estimate: Literal["inner", "all"] = "inner",
-        extremes: Literal["succession", "mean"] = "succession",
-        random_state: int | None = None,
-    ) -> None:
-        self.n_bins = n_bins
-        self.points_per_bin = points_per_bin
-        self.epsilon = epsilon
-        self.alpha = alpha
-        self.strategy = strategy
-        self.bins_from = bins_from
-        self.part_size = part_size
-        self.estimate = estimate
-        self.extremes = extremes
-        self.random_state = random_state
+    n_bins: int | None = None
+    _: KW_ONLY
+    points_per_bin: int | None = None
+    epsilon: float | None = None
+    alpha: float = 0.1
+    strategy: Literal["mass", "width"] = "mass"
+    bins_from: Literal["all", "part"] | Tally = "all"
+    part_size: int | float | None = None
+    estimate: Literal["inner", "all"] = "inner"
+    extremes: Literal["succession", "mean"] = "succession"
+    random_state: int | None = None
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         self._check_parameters(tally)
@@ -161,7 +146,7 @@ class HistogramBinning(BinaryCalibrator):
 
     def _bins(self, tally: Tally) -> Bins:
         if tally.edges is not None:
-            return self._fixed(tally, tally.edges, BinRule.TABLE, CHOSEN_BEFORE)
+            return self._fixed(tally, tally.edges, BinRule.TABLE, Assumption.BINS_BEFORE)
         count = self._count(tally)
         if self.strategy == "width":
             return self._fixed(tally, width_edges(tally, count), BinRule.WIDTHS, fixed=count == self.n_bins)
@@ -176,7 +161,7 @@ class HistogramBinning(BinaryCalibrator):
         tally: Tally,
         edges: Floats,
         rule: BinRule,
-        assumption: str = "",
+        assumption: Assumption | None = None,
         *,
         fixed: bool = True,
         refusal: Refusal | None = None,
@@ -188,7 +173,7 @@ class HistogramBinning(BinaryCalibrator):
         edges = mass_edges(other, count, tally.total)
         stays = count == self.n_bins and np.array_equal(edges, mass_edges(other, count, np.inf))
         rule, refusal = BinRule.OTHER_MASSES, _refuse_common_rows(tally, other)
-        return self._fixed(tally, edges, rule, OTHER_ROWS, fixed=stays, refusal=refusal)
+        return self._fixed(tally, edges, rule, Assumption.OTHER_ROWS, fixed=stays, refusal=refusal)
 
     def _from_part(self, tally: Tally, count: int) -> Bins:
         if self.part_size is None:
@@ -196,7 +181,7 @@ class HistogramBinning(BinaryCalibrator):
         else:
             part, rest = parted(tally, self.part_size, self.random_state)
         edges, refusal = mass_edges(part, count, float(rest.total)), seed_refusal(tally, self.random_state)
-        made = self._fixed(rest, edges, BinRule.PART_MASSES, SEED, fixed=False, refusal=refusal)
+        made = self._fixed(rest, edges, BinRule.PART_MASSES, Assumption.ONE_DRAW, fixed=False, refusal=refusal)
         return replace(made, part_rows=int(part.total))
 
     def _from_own_rows(self, tally: Tally, count: int) -> Bins:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import ClassVar, cast
 
 import numpy as np
 
 from calibrant.calibrators.base import BinaryCalibrator, Fit
-from calibrant.calibrators.binary.binning import FIXED_SOURCE, SEED
+from calibrant.calibrators.binary.binning import FIXED_SOURCE
 from calibrant.fits.bins import counted, parted
 from calibrant.fits.isotonic import block_edges, fit_centred, fit_curve, fit_steps
 from calibrant.fits.needs import STEP_ROWS
 from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.issuing import Bins, issue
-from calibrant.guarantees.origins import BinRule
+from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.refusal import IMPOSSIBLE, Refusal, RefusalCode
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, PiecewiseLinearMap, StepMap
@@ -23,6 +23,7 @@ from calibrant.messages import InputError, Voice
 from calibrant.tallies import Tally
 
 
+@dataclass(eq=False, repr=False)
 class IsotonicCalibrator(BinaryCalibrator):
     r"""The best non-decreasing fit to the labels, in squared error and in log loss alike.
 
@@ -66,10 +67,10 @@ class IsotonicCalibrator(BinaryCalibrator):
     _needed_minority: ClassVar[int] = STEP_ROWS
     _restores: ClassVar[bool] = True
 
-    def __init__(self, *, step: bool = False, centred: bool = False, shrink_ends: bool = True) -> None:
-        self.step = step
-        self.centred = centred
-        self.shrink_ends = shrink_ends
+    _: KW_ONLY
+    step: bool = False
+    centred: bool = False
+    shrink_ends: bool = True
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         if self.step and self.centred:
@@ -98,6 +99,7 @@ ROWS_BY_ROOT = 3.0
 """Least rows of a bin over the root of the rows that choose it: about half a default bin of histogram binning."""
 
 
+@dataclass(eq=False, repr=False)
 class IsotonicBinning(BinaryCalibrator):
     r"""Bins where the event rate of some rows rises, filled with the event rates of the others.
 
@@ -147,18 +149,18 @@ class IsotonicBinning(BinaryCalibrator):
     """
 
     _monotone: ClassVar[bool] = False
-    bins_: Bins
+    bins_: Bins = field(init=False)
 
-    def __init__(self, min_rows: int | None = None, *, part_size: float = 0.5, random_state: int | None = None) -> None:
-        self.min_rows = min_rows
-        self.part_size = part_size
-        self.random_state = random_state
+    min_rows: int | None = None
+    _: KW_ONLY
+    part_size: float = 0.5
+    random_state: int | None = None
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         part, rest = parted(tally, self.part_size, self.random_state)
         edges = block_edges(part, self._least(part))
         refusal = seed_refusal(tally, self.random_state)
-        made = counted(rest, edges, BinRule.PART_BLOCKS, FIXED_SOURCE, SEED, refusal=refusal)
+        made = counted(rest, edges, BinRule.PART_BLOCKS, FIXED_SOURCE, Assumption.ONE_DRAW, refusal=refusal)
         bins = replace(made, part_rows=int(part.total))
         return Fit(bins.to_map(), found={"bins_": bins})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from calibrant.messages import InputError, Voice
 from calibrant.tallies import Tally
 
 
+@dataclass(eq=False, repr=False)
 class PlattScaling(BinaryCalibrator):
     r"""Logistic regression on the log-odds of the score.
 
@@ -51,20 +53,12 @@ class PlattScaling(BinaryCalibrator):
 
     _restores: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        on: Literal["log-odds", "score"] = "log-odds",
-        *,
-        soft_targets: bool = False,
-        increasing: bool = True,
-        limits: bool = False,
-        clamp: float | None = None,
-    ) -> None:
-        self.on = on
-        self.soft_targets = soft_targets
-        self.increasing = increasing
-        self.limits = limits
-        self.clamp = clamp
+    on: Literal["log-odds", "score"] = "log-odds"
+    _: KW_ONLY
+    soft_targets: bool = False
+    increasing: bool = True
+    limits: bool = False
+    clamp: float | None = None
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         if self.on == "score" and self.clamp is not None:
@@ -79,6 +73,7 @@ class PlattScaling(BinaryCalibrator):
         return f"slope {inner.slope:.4g}, intercept {inner.intercept:.4g} on the {inner.on}"
 
 
+@dataclass(eq=False, repr=False)
 class BetaScaling(BinaryCalibrator):
     r"""Three-parameter beta map.
 
@@ -110,18 +105,11 @@ class BetaScaling(BinaryCalibrator):
     [0.5]
     """
 
-    def __init__(
-        self,
-        variant: Literal["abm", "am", "ab"] = "abm",
-        *,
-        soft_targets: bool = False,
-        limits: bool = False,
-        clamp: float | None = None,
-    ) -> None:
-        self.variant = variant
-        self.soft_targets = soft_targets
-        self.limits = limits
-        self.clamp = clamp
+    variant: Literal["abm", "am", "ab"] = "abm"
+    _: KW_ONLY
+    soft_targets: bool = False
+    limits: bool = False
+    clamp: float | None = None
 
     @property
     def increasing(self) -> bool:
@@ -143,6 +131,7 @@ class BetaScaling(BinaryCalibrator):
         return f"a {inner.a:.4g}, b {inner.b:.4g}, c {inner.c:.4g}"
 
 
+@dataclass(eq=False, repr=False)
 class LogitShift(BinaryCalibrator):
     r"""One level added to the log-odds: calibration in the large, and nothing else.
 
@@ -179,10 +168,10 @@ class LogitShift(BinaryCalibrator):
 
     _restores: ClassVar[bool] = True
 
-    def __init__(self, *, soft_targets: bool = False, limits: bool = False, clamp: float | None = None) -> None:
-        self.soft_targets = soft_targets
-        self.limits = limits
-        self.clamp = clamp
+    _: KW_ONLY
+    soft_targets: bool = False
+    limits: bool = False
+    clamp: float | None = None
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         return Fit(*fit_level(tally, Scaling(soft_targets=self.soft_targets, limits=self.limits)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 from calibrant.calibrators.base import BinaryCalibrator, Fit
@@ -13,6 +14,7 @@ from calibrant.messages import Voice
 from calibrant.tallies import Tally
 
 
+@dataclass(eq=False, repr=False)
 class SplineCalibrator(BinaryCalibrator):
     r"""A smooth curve that never falls, as bent as the data ask for and Platt's line where they ask for nothing.
 
@@ -79,23 +81,15 @@ class SplineCalibrator(BinaryCalibrator):
     """
 
     _needed_minority: ClassVar[int] = CURVE_ROWS
-    penalty_: float
-    freedom_: float
+    penalty_: float = field(init=False)
+    freedom_: float = field(init=False)
 
-    def __init__(
-        self,
-        n_knots: int = KNOTS,
-        *,
-        penalty: float | None = None,
-        soft_targets: bool = False,
-        limits: bool = False,
-        clamp: float | None = None,
-    ) -> None:
-        self.n_knots = n_knots
-        self.penalty = penalty
-        self.soft_targets = soft_targets
-        self.limits = limits
-        self.clamp = clamp
+    n_knots: int = KNOTS
+    _: KW_ONLY
+    penalty: float | None = None
+    soft_targets: bool = False
+    limits: bool = False
+    clamp: float | None = None
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         how = Scaling(soft_targets=self.soft_targets, limits=self.limits)

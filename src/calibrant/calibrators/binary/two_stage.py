@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar, cast
 
 import numpy as np
 from sklearn.base import clone
 
 from calibrant.calibrators.base import BinaryCalibrator, Fit, check_calibrator
-from calibrant.calibrators.binary.binning import FIXED_SOURCE, SEED
+from calibrant.calibrators.binary.binning import FIXED_SOURCE
 from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.fits.bins import check_bins, counted, equal_masses, parted, pulled_back, scaled_means
 from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.issuing import Bins, issue
-from calibrant.guarantees.origins import BinRule
+from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, PiecewiseLinearMap, StepMap
@@ -26,6 +27,7 @@ NOISE = 1e-12
 """How far a map that never falls may fall by the rounding of log and exp."""
 
 
+@dataclass(eq=False, repr=False)
 class ScalingBinning(BinaryCalibrator):
     r"""Fit a scaling map, cut its outputs into bins, and give every bin one value.
 
@@ -86,23 +88,15 @@ class ScalingBinning(BinaryCalibrator):
     """
 
     _monotone: ClassVar[bool] = False
-    scaling_: BinaryCalibrator
-    bins_: Bins | None
+    scaling_: BinaryCalibrator = field(init=False)
+    bins_: Bins | None = field(init=False)
 
-    def __init__(
-        self,
-        n_bins: int = 10,
-        *,
-        scaling: BinaryCalibrator | None = None,
-        outcomes: bool = False,
-        part_size: float | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_bins = n_bins
-        self.scaling = scaling
-        self.outcomes = outcomes
-        self.part_size = part_size
-        self.random_state = random_state
+    n_bins: int = 10
+    _: KW_ONLY
+    scaling: BinaryCalibrator | None = None
+    outcomes: bool = False
+    part_size: float | None = None
+    random_state: int | None = None
 
     def _check(self) -> None:
         check_bins(self.n_bins)
@@ -120,7 +114,7 @@ class ScalingBinning(BinaryCalibrator):
 
     def _by_outcome(self, scaling: Map, tally: Tally, refusal: Refusal | None) -> Bins:
         edges = pulled_back(scaling, np.arange(1, self.n_bins) / self.n_bins, tally)
-        return counted(tally, edges, BinRule.SCALED_WIDTHS, FIXED_SOURCE, SEED, refusal=refusal)
+        return counted(tally, edges, BinRule.SCALED_WIDTHS, FIXED_SOURCE, Assumption.ONE_DRAW, refusal=refusal)
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
         if self.bins_ is not None:
@@ -137,6 +131,7 @@ class ScalingBinning(BinaryCalibrator):
         return f"{len(values)} steps, {what} from {values.min():.4g} to {values.max():.4g}; scaling: {self.scaling_!r}"
 
 
+@dataclass(eq=False, repr=False)
 class BinwiseShift(BinaryCalibrator):
     r"""Add to every score the calibration error of its bin.
 
@@ -179,10 +174,9 @@ class BinwiseShift(BinaryCalibrator):
     """
 
     _monotone: ClassVar[bool] = False
-    shifts_: Floats
+    shifts_: Floats = field(init=False)
 
-    def __init__(self, n_bins: int = 10) -> None:
-        self.n_bins = n_bins
+    n_bins: int = 10
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         check_bins(self.n_bins)

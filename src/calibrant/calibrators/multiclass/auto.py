@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import get_args
 
 import numpy as np
@@ -11,17 +12,16 @@ from sklearn.base import clone
 from calibrant.arrays.columns import check_list, check_option
 from calibrant.arrays.multiclass.rows import ClassRows
 from calibrant.calibrators.base import Fit
+from calibrant.calibrators.choice import Chooser
 from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.calibrators.multiclass.reduction import ReducingCalibrator
 from calibrant.calibrators.multiclass.scaling import COMPARED, check_parts, scaled_together
 from calibrant.fits.softmax import effective_weights, zero_notes, zeros_as
 from calibrant.guarantees.certificate import Bound, Mode
-from calibrant.guarantees.provenance import State
 from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.maps import ClassMap
-from calibrant.messages import Advice, InputError, Note, Voice, note
-from calibrant.metrics.estimates import Estimate
-from calibrant.selection.comparison import Compared, nested_sentence
+from calibrant.messages import InputError, Note, Voice, note
+from calibrant.selection.comparison import nested_sentence
 from calibrant.selection.folds import check_one_split
 from calibrant.selection.losses import Loss
 from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials
@@ -37,7 +37,8 @@ CHOSEN = Refusal(
 NOTHING = Refusal(RefusalCode.NOT_FITTED, "nothing was fitted, and the model by itself promises nothing")
 
 
-class ClassAutoCalibrator(ClassCalibrator):
+@dataclass(eq=False, repr=False)
+class ClassAutoCalibrator(Chooser, ClassCalibrator):
     r"""The softmax map that the rows support: the model as it is, a temperature, a vector or a structured matrix.
 
     Candidates are cross-fitted, each with the clamp and the penalty that do best on unseen rows. What is fitted to all
@@ -99,25 +100,14 @@ class ClassAutoCalibrator(ClassCalibrator):
     ('structured', [[0.59, 0.23, 0.18]])
     """
 
-    choice_: str
-    setting_: Setting | None
-    comparison_: ClassComparison
-    before_: Estimate
-    after_: Estimate
-    change_: Estimate
+    setting_: Setting | None = field(init=False)
+    comparison_: ClassComparison = field(init=False)
 
-    def __init__(
-        self,
-        candidates: Sequence[str | ClassCalibrator] | None = None,
-        *,
-        loss: Loss = "log",
-        cv: int = 5,
-        random_state: int = 0,
-    ) -> None:
-        self.candidates = candidates
-        self.loss = loss
-        self.cv = cv
-        self.random_state = random_state
+    candidates: Sequence[str | ClassCalibrator] | None = None
+    _: KW_ONLY
+    loss: Loss = "log"
+    cv: int = 5
+    random_state: int = 0
 
     def _fit_classes(self, rows: ClassRows) -> Fit[ClassMap]:
         check_option("loss", self.loss, get_args(Loss))
@@ -151,24 +141,12 @@ class ClassAutoCalibrator(ClassCalibrator):
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Refusal:
         return NOTHING if self.state_ == "uncalibrated" else CHOSEN
 
-    def _state(self) -> State:
-        if len(self._compared()) < 2:
-            return "uncalibrated"
-        return "kept" if self.choice_ == "identity" else "calibrated"
-
-    def _compared(self) -> list[Compared]:
-        return [line for line in self.comparison_.lines if np.isfinite(line.loss)]
-
-    def say(self, voice: Voice) -> str:
-        """What was chosen, from what, and what it is worth; where nothing could be compared, that first."""
-        text = super().say(voice)
-        if not hasattr(self, "map_") or self.state_ != "uncalibrated":
-            return text
+    def _why_nothing(self) -> str:
         few = np.count_nonzero(self.provenance_.class_mass) > 1
         why = (
             f"{self.provenance_.n:,.6g} rows are too few to compare anything" if few else "the rows hold one class only"
         )
-        return f"Uncalibrated: {why}, so the scores pass through as they are.\n{text}"
+        return f"{why}, so the scores pass through as they are."
 
     def _describe(self, voice: Voice) -> str:
         if self.state_ == "uncalibrated":
@@ -178,8 +156,7 @@ class ClassAutoCalibrator(ClassCalibrator):
         lines = [self._decision(), nested_sentence(voice, losses, self.loss, self.choice_ == "identity")]
         if waiting:
             lines.append(f"Not tried: {', '.join(waiting)}.")
-        lines.append(f"Compared: {len(self._compared())} candidates, {voice.advice(Advice.SEE_COMPARISON)}.")
-        return "\n  ".join(lines)
+        return "\n  ".join([*lines, self._number_compared(voice)])
 
     def _decision(self) -> str:
         if self.choice_ == "identity":
@@ -192,13 +169,10 @@ class ClassAutoCalibrator(ClassCalibrator):
         return f"Chose {self.choice_}: {self.map_!r}, {held}{penalty}."
 
 
-@note("labels-of-probability-zero")
-def labels_of_probability_zero(voice: Voice, labels: int, rows: int, zeros: float) -> str:
-    """Of labels that the model calls impossible."""
-    return (
-        f"the model gives {labels:,} of {rows:,} labels probability 0, an infinite log loss: here 0 is read as "
-        f"{zeros:.4g}"
-    )
+labels_of_probability_zero = note(
+    "labels-of-probability-zero",
+    "the model gives {labels:,} of {rows:,} labels probability 0, an infinite log loss: here 0 is read as {zeros:.4g}",
+)
 
 
 def _impossible(rows: ClassRows, zeros: float) -> tuple[Note, ...]:

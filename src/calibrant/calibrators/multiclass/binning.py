@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -43,14 +43,17 @@ def few_rows_in_bins(voice: Voice, classes: tuple[str, ...], needed: int) -> str
     return f"{first_few(classes, 3)}: fewer than {needed} {voice.nouns.rows} in a bin, {INSTEAD}"
 
 
+@dataclass(init=False, eq=False, repr=False)
 class ClassBinning(ReducingCalibrator):
     """What both have in common: how many bins, and whether there are rows enough for them."""
 
-    points_per_bin: int
-    n_bins: int | None
-    bins_from: Literal["all", "part"]
-    extremes: Literal["succession", "mean"]
-    random_state: int | None
+    points_per_bin: int = 100
+    _: KW_ONLY
+    n_bins: int | None = None
+    alpha: float = 0.1
+    bins_from: Literal["all", "part"] = "all"
+    extremes: Literal["succession", "mean"] = "succession"
+    random_state: int | None = None
 
     def _options(self) -> dict[str, Any]:
         check_bins(self.points_per_bin, "points_per_bin")
@@ -72,6 +75,7 @@ class ClassBinning(ReducingCalibrator):
             warn(few_rows_in_bins(tuple(thin), FEW_IN_BIN))
 
 
+@dataclass(eq=False, repr=False)
 class TopLabelHistogramBinning(ClassBinning):
     r"""The probability of the predicted class, calibrated for each class by itself by histogram binning.
 
@@ -131,26 +135,9 @@ class TopLabelHistogramBinning(ClassBinning):
     no argument of the fit was chosen by their labels.
     """
 
-    def __init__(
-        self,
-        points_per_bin: int = 100,
-        *,
-        n_bins: int | None = None,
-        alpha: float = 0.1,
-        bins_from: Literal["all", "part"] = "all",
-        extremes: Literal["succession", "mean"] = "succession",
-        rare: Rare = "pool",
-        least: int = LEAST,
-        random_state: int | None = None,
-    ) -> None:
-        self.points_per_bin = points_per_bin
-        self.n_bins = n_bins
-        self.alpha = alpha
-        self.bins_from = bins_from
-        self.extremes = extremes
-        self.rare = rare
-        self.least = least
-        self.random_state = random_state
+    _: KW_ONLY
+    rare: Rare = "pool"
+    least: int = LEAST
 
     def _aim(self) -> Notion:
         return TopLabel()
@@ -164,6 +151,7 @@ class TopLabelHistogramBinning(ClassBinning):
         return fit
 
 
+@dataclass(eq=False, repr=False)
 class ClassWiseHistogramBinning(ClassBinning):
     r"""The probability of every class, each calibrated by itself by histogram binning; rows need not sum to 1.
 
@@ -209,23 +197,6 @@ class ClassWiseHistogramBinning(ClassBinning):
     With confidence 90 %, for every class and each of its bins: among rows that give that class that
     probability, the true share of the class differs from the probability by at most 0.132.
     """
-
-    def __init__(
-        self,
-        points_per_bin: int = 100,
-        *,
-        n_bins: int | None = None,
-        alpha: float = 0.1,
-        bins_from: Literal["all", "part"] = "all",
-        extremes: Literal["succession", "mean"] = "succession",
-        random_state: int | None = None,
-    ) -> None:
-        self.points_per_bin = points_per_bin
-        self.n_bins = n_bins
-        self.alpha = alpha
-        self.bins_from = bins_from
-        self.extremes = extremes
-        self.random_state = random_state
 
     def _aim(self) -> Notion:
         return ClassWise()

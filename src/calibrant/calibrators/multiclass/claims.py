@@ -12,11 +12,12 @@ from sklearn.base import clone
 from calibrant.arrays.multiclass.rows import ClassRows
 from calibrant.arrays.rows import Rows
 from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator
+from calibrant.guarantees.about.classes import few_rows, named_as
 from calibrant.guarantees.certificate import first_few
 from calibrant.guarantees.issuing import Bins, Evidence
 from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import Map
-from calibrant.messages import PYTHON, InputError, Note, Phrase, Setting, Voice, note
+from calibrant.messages import InputError, Note, Phrase, Setting, Voice, note
 from calibrant.notions import Notion, Problem
 from calibrant.tallies import Tally
 
@@ -29,18 +30,14 @@ def pooled_classes(voice: Voice, rank: int, least: int, classes: tuple[str, ...]
     total = sum(rows)
     nouns = voice.nouns
     of = f"their {total:,.6g} {nouns.rows} together" if total >= least else f"the {nouns.rows} of all classes"
-    return f"{_few(voice, rank, least, classes, rows)}: one map serves them, fitted to {of}"
+    few = few_rows(rank, least, dict(zip(classes, rows, strict=True)), nouns.rows)
+    return f"{few}: one map serves them, fitted to {of}"
 
 
 @note("of-classes")
 def of_classes(voice: Voice, classes: tuple[str, ...], about: Note) -> str:
     """What the binary fits of some classes had to say."""
     return f"{first_few(classes, 3)}: {about.say(voice)}"
-
-
-def _few(voice: Voice, rank: int, least: int, classes: tuple[str, ...], rows: tuple[float, ...]) -> str:
-    names = [f"{name!r} ({size:,.6g})" for name, size in zip(classes, rows, strict=True)]
-    return f"classes {_said(rank)} in fewer than {least} {voice.nouns.rows}, {first_few(names)}"
 
 
 class Solver:
@@ -93,12 +90,6 @@ class Solver:
         for found, about in self._told.values():
             yield of_classes(tuple(about), found)
 
-    def few(self, rank: int) -> Iterator[str]:
-        """Words for the classes of a rank that share a map, if there are any."""
-        pooled = self.pooled(rank)
-        if pooled:
-            yield _few(PYTHON, rank, self.least, tuple(pooled), tuple(pooled.values()))
-
     def _solve(self, problem: Problem, rank: int, *, promised: bool = True) -> Map:
         about = "all classes" if problem.column is None else f"class {self.rows.classes[problem.column]!r}"
         tally = tally_of(problem, self.rows)
@@ -116,8 +107,8 @@ class Solver:
                 self.evidence.append(Evidence(rank, -1 if problem.column is None else problem.column, bins))
             return bins.to_map()
         if self.refusal is None:
-            told = fitted._certify(DEFAULT_ALPHA, "clopper-pearson", "simultaneous")
-            self.refusal = told if isinstance(told, Refusal) else None
+            certificate = fitted._certify(DEFAULT_ALPHA, "clopper-pearson", "simultaneous")
+            self.refusal = certificate if isinstance(certificate, Refusal) else None
         return fitted.map_
 
     def _in_turn(self, problems: Sequence[Problem], rank: int) -> list[Map]:
@@ -140,7 +131,7 @@ class Solver:
             name, size = next(iter(self.pooled(rank).items()))
             raise InputError(
                 Setting("rare", "refuse"),
-                f"needs {self.least} rows of each class, and class {name!r} is {_said(rank)} in {size:,.6g}",
+                f"needs {self.least} rows of each class, and class {name!r} is {named_as(rank)} in {size:,.6g}",
                 "pass more rows, a smaller least, or rare='pool'",
             )
         together = _joined(rare)
@@ -171,7 +162,3 @@ def _joined(problems: Sequence[Problem]) -> Problem:
     rows = np.concatenate([problem.rows for problem in problems if problem.rows is not None])
     scores = np.concatenate([problem.scores for problem in problems])
     return Problem(problems[0].claim, None, rows, scores, np.concatenate([problem.named for problem in problems]))
-
-
-def _said(rank: int) -> str:
-    return "predicted" if rank == 1 else f"ranked {rank}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +47,7 @@ def pooled_leaves(voice: Voice, least: int, leaves: tuple[str, ...], rows: tuple
     return f"{few} share bins, without a promise: {first_few(names)}"
 
 
+@dataclass(eq=False, repr=False)
 class PathCalibrator(ClassCalibrator):
     r"""A probability for the predicted leaf of a taxonomy and for each of its ancestors, from leaf-wise bins.
 
@@ -122,33 +124,21 @@ class PathCalibrator(ClassCalibrator):
     no argument of the fit was chosen by their labels.
     """
 
-    map_: PathMap
+    map_: PathMap = field(init=False)
 
-    strength_: float | None
-    bins_: PathBins
+    strength_: float | None = field(init=False)
+    bins_: PathBins = field(init=False)
 
-    def __init__(
-        self,
-        taxonomy: Taxonomy | Mapping[Any, Any],
-        points_per_bin: int = 100,
-        *,
-        n_bins: int | None = None,
-        bins_on: Literal["leaf", "path"] = "leaf",
-        borrow: bool = False,
-        strength: float | None = None,
-        rare: Literal["pool", "refuse"] = "pool",
-        least: int = 20,
-        alpha: float = 0.1,
-    ) -> None:
-        self.taxonomy = taxonomy
-        self.points_per_bin = points_per_bin
-        self.n_bins = n_bins
-        self.bins_on = bins_on
-        self.borrow = borrow
-        self.strength = strength
-        self.rare = rare
-        self.least = least
-        self.alpha = alpha
+    taxonomy: Taxonomy | Mapping[Any, Any]
+    points_per_bin: int = 100
+    _: KW_ONLY
+    n_bins: int | None = None
+    bins_on: Literal["leaf", "path"] = "leaf"
+    borrow: bool = False
+    strength: float | None = None
+    rare: Literal["pool", "refuse"] = "pool"
+    least: int = 20
+    alpha: float = 0.1
 
     def forecast(self, scores: Any) -> PathForecast:
         """Probabilities along the path of each row's predicted leaf."""
@@ -272,14 +262,6 @@ class PathCalibrator(ClassCalibrator):
         light = np.concatenate([each.cuts.light for each in lists])
         n = np.concatenate([each.n for each in lists])
         hits = [np.where(each.cuts.light[:, None], 0, each.hits).ravel() for each in lists]
-        moved = (
-            (
-                f"Outputs are moved towards what other leaves show, worth {strength:.3g} rows; the intervals are "
-                "of each bin's own rows."
-            )
-            if self.borrow
-            else ""
-        )
         return PathBins(
             map=fitted,
             kind=kind,
@@ -288,7 +270,7 @@ class PathCalibrator(ClassCalibrator):
             uncovered=light,
             leaf_rows=np.rint(mass).astype(np.int64),
             source=OWN_ROWS_SOURCE if self.bins_on == "leaf" else LIST_SOURCE,
-            remarks=(moved,) if self.borrow else (),
+            borrowed=strength or 0.0,
         )
 
     def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:

@@ -14,7 +14,7 @@ from calibrant.arrays.rows import Rows
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.fits.bins import HEAVY_ROWS, ROUNDING, rates
 from calibrant.fits.scaling import fit_platt
-from calibrant.guarantees.certificate import Flags
+from calibrant.guarantees.bounds import Flags
 from calibrant.maps import IdentityMap, Map
 from calibrant.maps.paths import first_above
 from calibrant.maps.taxonomy import Taxonomy
@@ -200,13 +200,13 @@ def path_rates(n: NDArray[Any], hits: NDArray[Any]) -> Floats:
     >>> path_rates(np.array([4, 0]), np.array([[4, 3, 0], [0, 0, 0]])).round(3).tolist()
     [[0.833, 0.75, 0.167], [0.833, 0.75, 0.167]]
     """
-    told = np.stack([rates(n, hits[:, level]) for level in range(hits.shape[1])], axis=1)
-    return rising(told)
+    shares = np.stack([rates(n, hits[:, level]) for level in range(hits.shape[1])], axis=1)
+    return rising(shares)
 
 
-def rising(told: Floats) -> Floats:
+def rising(shares: Floats) -> Floats:
     """Each node at least as likely as the next narrower one; rounding and tiny weights could upset it."""
-    return np.maximum.accumulate(told[:, ::-1], axis=1)[:, ::-1]
+    return np.maximum.accumulate(shares[:, ::-1], axis=1)[:, ::-1]
 
 
 def shrunk(n: NDArray[Any], hits: NDArray[Any], others: Floats, strength: float) -> Floats:
@@ -215,17 +215,17 @@ def shrunk(n: NDArray[Any], hits: NDArray[Any], others: Floats, strength: float)
 
 
 def best_strength(lists: Sequence[PathList]) -> float:
-    """The strength under which the hits of all bins and nodes are likeliest, as draws of a beta-binomial law."""
+    """The strength under which the hits of all bins and nodes are most likely, if they are beta-binomial."""
     known = [(each, each.others, each.n > 0) for each in lists if each.others is not None]
     k = np.concatenate([each.hits[filled].ravel() for each, _, filled in known])
     size = np.concatenate([np.repeat(each.n[filled], each.hits.shape[1]) for each, _, filled in known])
     said = np.concatenate([others[filled].ravel() for _, others, filled in known])
     m = np.clip(said, 1e-9, 1.0 - 1e-9)
-    told = [
+    likelihoods = [
         (special.betaln(k + t * m, size - k + t * (1.0 - m)) - special.betaln(t * m, t * (1.0 - m))).sum()
         for t in STRENGTHS.tolist()
     ]
-    return float(STRENGTHS[int(np.argmax(told))])
+    return float(STRENGTHS[int(np.argmax(likelihoods))])
 
 
 def said_by_others(rows: PathRows, least: float) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 
 from calibrant.arrays.columns import check_option
@@ -28,10 +30,7 @@ NORMALISED = (
 )
 
 
-@note("rows-divided")
-def rows_divided(voice: Voice) -> str:
-    """Of class-wise probabilities that were made to sum to 1."""
-    return NORMALISED
+rows_divided = note("rows-divided", NORMALISED)
 
 
 class ReducingCalibrator(ClassCalibrator):
@@ -51,7 +50,6 @@ class ReducingCalibrator(ClassCalibrator):
     evidence_: tuple[Evidence, ...]
     named_: dict[int, dict[str, float]]
     _refusal: Refusal | None
-    _left_out: tuple[str, ...]
 
     def _aim(self) -> Notion:
         """The notion that is aimed at."""
@@ -71,7 +69,6 @@ class ReducingCalibrator(ClassCalibrator):
             "evidence_": tuple(solver.evidence),
             "named_": solver.named,
             "_refusal": solver.refusal,
-            "_left_out": tuple(told for rank in solver.named for told in solver.few(rank)),
         }
         notes = (*solver.notes(), *((rows_divided(),) if self.normalised else ()))
         on: ClassAxis = "logit" if rows.kind == "logit" else "probability"
@@ -98,7 +95,15 @@ class ReducingCalibrator(ClassCalibrator):
                 super()._certify(alpha, bound, mode) if self._refusal.code is RefusalCode.INJECTIVE else self._refusal
             )
         return issue_classes(
-            self._aim(), self.map_.classes, self.evidence_, self.provenance_, self._left_out, alpha, bound, mode
+            self._aim(),
+            self.map_.classes,
+            self.evidence_,
+            self.provenance_,
+            self.named_,
+            self.least,
+            alpha,
+            bound,
+            mode,
         )
 
     def _describe(self, voice: Voice) -> str:
@@ -108,6 +113,7 @@ class ReducingCalibrator(ClassCalibrator):
         return f"{self.map_!r}: {len(rows):,} bins of {rows.min():,.6g} to {rows.max():,.6g} rows"
 
 
+@dataclass(eq=False, repr=False)
 class Reduction(ReducingCalibrator):
     r"""Any binary calibrator, for several classes: it solves each binary problem that a notion of calibration poses.
 
@@ -166,20 +172,12 @@ class Reduction(ReducingCalibrator):
     [[0.56, 0.28, 0.22], [0.23, 0.32, 0.45]]
     """
 
-    def __init__(
-        self,
-        notion: Notion | str = "top-label",
-        calibrator: BinaryCalibrator | None = None,
-        *,
-        normalised: bool = False,
-        rare: Rare = "pool",
-        least: int = LEAST,
-    ) -> None:
-        self.notion = notion
-        self.calibrator = calibrator
-        self.normalised = normalised
-        self.rare = rare
-        self.least = least
+    notion: Notion | str = "top-label"
+    calibrator: BinaryCalibrator | None = None
+    _: KW_ONLY
+    normalised: bool = False
+    rare: Rare = "pool"
+    least: int = LEAST
 
     def _aim(self) -> Notion:
         if isinstance(self.notion, BinaryCalibrator):

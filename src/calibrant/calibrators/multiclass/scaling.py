@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -36,10 +36,10 @@ FREE = 1e-2
 """What Dirichlet scaling asks of a slope on the diagonal beside an off-diagonal number: enough to keep it bounded."""
 
 
-@note("scaled-together")
-def scaled_together(voice: Voice) -> str:
-    """Of independent columns."""
-    return "columns that speak for themselves are scaled together, so that the rows of what comes out sum to 1"
+scaled_together = note(
+    "scaled-together",
+    "columns that speak for themselves are scaled together, so that the rows of what comes out sum to 1",
+)
 
 
 class SoftmaxCalibrator(ClassCalibrator):
@@ -67,12 +67,13 @@ class SoftmaxCalibrator(ClassCalibrator):
         fitted = cast(SoftmaxMap, self.map_)
         size = len(fitted.classes)
         slopes = fitted.slope if len(fitted.slope) == size else fitted.slope.reshape(size, size).diagonal()
-        told = (
+        span = (
             f"slopes from {slopes.min():.4g} to {slopes.max():.4g} around the temperature's {1 / self.temperature_:.4g}"
         )
-        return f"{told}, intercepts from {fitted.intercept.min():.4g} to {fitted.intercept.max():.4g}"
+        return f"{span}, intercepts from {fitted.intercept.min():.4g} to {fitted.intercept.max():.4g}"
 
 
+@dataclass(eq=False, repr=False)
 class VectorScaling(SoftmaxCalibrator):
     r"""A slope and an intercept for each class, on logarithms of probabilities.
 
@@ -111,15 +112,16 @@ class VectorScaling(SoftmaxCalibrator):
     [[0.12, 0.12, 0.76]]
     """
 
-    def __init__(self, ridge: float = 1.0, *, clamp: float | None = None) -> None:
-        self.ridge = ridge
-        self.clamp = clamp
+    ridge: float = 1.0
+    _: KW_ONLY
+    clamp: float | None = None
 
     def _fit_classes(self, rows: ClassRows) -> Fit[SoftmaxMap]:
         check_ridge("ridge", self.ridge)
         return self._fit_affine(rows, Ridge(self.ridge, None, self.ridge))
 
 
+@dataclass(eq=False, repr=False)
 class MatrixScaling(SoftmaxCalibrator):
     r"""Every class draws on the scores of all, on logarithms of probabilities.
 
@@ -153,10 +155,10 @@ class MatrixScaling(SoftmaxCalibrator):
     [[0.38, 0.42, 0.2]]
     """
 
-    def __init__(self, off_diagonal: float = 10.0, intercept: float = 1.0, *, clamp: float | None = None) -> None:
-        self.off_diagonal = off_diagonal
-        self.intercept = intercept
-        self.clamp = clamp
+    off_diagonal: float = 10.0
+    intercept: float = 1.0
+    _: KW_ONLY
+    clamp: float | None = None
 
     def _fit_classes(self, rows: ClassRows) -> Fit[SoftmaxMap]:
         check_ridge("off_diagonal", self.off_diagonal)
@@ -164,6 +166,7 @@ class MatrixScaling(SoftmaxCalibrator):
         return self._fit_affine(rows, Ridge(1.0, self.off_diagonal, self.intercept))
 
 
+@dataclass(eq=False, repr=False)
 class StructuredScaling(SoftmaxCalibrator):
     r"""Between a temperature and a matrix, as far as the rows support it.
 
@@ -208,16 +211,14 @@ class StructuredScaling(SoftmaxCalibrator):
     ([[0.38, 0.42, 0.2]], 10.0)
     """
 
-    strength_: float
-    clamp_: float
+    strength_: float = field(init=False)
+    clamp_: float = field(init=False)
 
-    def __init__(
-        self, strength: float | None = None, *, clamp: float | None = None, cv: int = FOLDS, random_state: int = 0
-    ) -> None:
-        self.strength = strength
-        self.clamp = clamp
-        self.cv = cv
-        self.random_state = random_state
+    strength: float | None = None
+    _: KW_ONLY
+    clamp: float | None = None
+    cv: int = FOLDS
+    random_state: int = 0
 
     def _first(self, size: int) -> Setting:
         """The setting that the search begins with."""
@@ -255,6 +256,7 @@ class StructuredScaling(SoftmaxCalibrator):
         return f"{super()._describe(voice)}; penalty {self.strength_:g} rows, clamp {self.clamp_:.3g}"
 
 
+@dataclass(eq=False, repr=False)
 class DirichletScaling(StructuredScaling):
     r"""Dirichlet calibration: the map that is right when the probabilities of each class follow a Dirichlet law.
 
@@ -292,17 +294,7 @@ class DirichletScaling(StructuredScaling):
     [[0.65, 0.18, 0.18]]
     """
 
-    def __init__(
-        self,
-        strength: float | None = None,
-        intercept: float | None = None,
-        *,
-        clamp: float | None = None,
-        cv: int = FOLDS,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(strength, clamp=clamp, cv=cv, random_state=random_state)
-        self.intercept = intercept
+    intercept: float | None = None
 
     def _first(self, size: int) -> Setting:
         if self.intercept is not None:

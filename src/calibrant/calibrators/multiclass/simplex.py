@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from calibrant.calibrators.multiclass.base import ClassCalibrator
 from calibrant.fits.bins import HEAVY_ROWS, MOST_BINS, ROUNDING, check_bins
 from calibrant.guarantees.certificate import Bound, Certificate, Mode
 from calibrant.guarantees.issuing import RegionCounts, issue_regions
-from calibrant.guarantees.origins import Source
+from calibrant.guarantees.origins import Assumption, Source
 from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import ClassAxis, SimplexBinsMap, SimplexScheme
 from calibrant.maps.classes import blocks, softmax
@@ -29,13 +30,11 @@ MANY_CLASSES = 5
 """Above so many classes, canonical calibration is not to be had."""
 
 SOURCE = Source("Gupta 2023", "Appendix 5.G, with an interval for every set of classes")
-CHOSEN_BEFORE = "the directions were chosen before these rows were seen"
 
 
-@note("empty-regions")
-def empty_regions(voice: Voice, empty: int, regions: int) -> str:
-    """Of regions without rows."""
-    return f"{empty:,} of {regions:,} regions hold no {voice.nouns.row} and give every class the same probability"
+empty_regions = note(
+    "empty-regions", "{empty:,} of {regions:,} regions hold no {nouns.row} and give every class the same probability"
+)
 
 
 @note("fewer-regions")
@@ -56,6 +55,7 @@ def many_classes(voice: Voice, classes: int) -> str:
     )
 
 
+@dataclass(eq=False, repr=False)
 class SimplexBinning(ClassCalibrator):
     r"""Cut the simplex into regions and give every region the class shares seen in it.
 
@@ -126,28 +126,17 @@ class SimplexBinning(ClassCalibrator):
     no argument of the fit was chosen by their labels.
     """
 
-    regions_: RegionCounts
+    regions_: RegionCounts = field(init=False)
 
-    def __init__(
-        self,
-        scheme: SimplexScheme = "projection",
-        *,
-        n_bins: int | None = None,
-        depth: int | None = None,
-        cells: int | None = None,
-        directions: Literal["classes", "random"] | ArrayLike = "classes",
-        extremes: Literal["succession", "mean"] = "succession",
-        alpha: float = 0.1,
-        random_state: int = 0,
-    ) -> None:
-        self.scheme = scheme
-        self.n_bins = n_bins
-        self.depth = depth
-        self.cells = cells
-        self.directions = directions
-        self.extremes = extremes
-        self.alpha = alpha
-        self.random_state = random_state
+    scheme: SimplexScheme = "projection"
+    _: KW_ONLY
+    n_bins: int | None = None
+    depth: int | None = None
+    cells: int | None = None
+    directions: Literal["classes", "random"] | ArrayLike = "classes"
+    extremes: Literal["succession", "mean"] = "succession"
+    alpha: float = 0.1
+    random_state: int = 0
 
     def _fit_classes(self, rows: ClassRows) -> Fit[SimplexBinsMap]:
         self._check_parameters(rows)
@@ -172,7 +161,8 @@ class SimplexBinning(ClassCalibrator):
         follows = [place - 1 for place in cuts.edges if empty[place - 1]]  # all rows up to the threshold lie on it
         table[follows], empty[follows] = table[np.array(follows, dtype=np.intp) + 1], False
         fitted = self._map(rows, len(cuts.thresholds), table, cuts.directions, cuts.thresholds)
-        chosen = "" if isinstance(self.directions, str) and self.directions == "classes" else CHOSEN_BEFORE
+        by_class = isinstance(self.directions, str) and self.directions == "classes"
+        chosen = None if by_class else Assumption.DIRECTIONS_BEFORE
         left_out = int(mass[cuts.codes < 0].sum())
         return RegionCounts(fitted, _whole(counts, rows), cuts.light, left_out, False, SOURCE, chosen), empty
 

@@ -42,16 +42,8 @@ class Written:
 
 def apply(
     files: options.Files,
-    map_: Annotated[
-        str,
-        typer.Option(
-            "--map", "-m", callback=options.local, metavar="MAP.json", help="The map that calibrant fit saved."
-        ),
-    ],
-    out: Annotated[
-        str,
-        typer.Option("--out", "-o", callback=options.local, metavar="FILE", help="Where to write: .parquet or .csv."),
-    ],
+    map_: Annotated[str, options.path("--map", "-m", metavar="MAP.json", help_="The map that calibrant fit saved.")],
+    out: Annotated[str, options.out("Where to write: .parquet or .csv.")],
     score: options.Score = None,
     name: Annotated[str, typer.Option("--name", metavar="COL", help="Name of the new column.")] = "calibrated",
     by: Renamed = None,
@@ -77,7 +69,7 @@ def apply(
     from calibrant.cli.groups import key_of, unlisted
     from calibrant.cli.numbers import refuse_text, type_of
     from calibrant.cli.renaming import group_names
-    from calibrant.export.sql.scores import quote
+    from calibrant.export.sql.dialects import quote
 
     inputs = disk.find_files(files)
     disk.check_output(out, list(disk.KINDS), inputs=inputs, force=force)
@@ -114,7 +106,7 @@ def _mapped(
     """The map over columns as ``read``, SQL by column, while they stay in the file as they are."""
     from calibrant.engine import apply as with_map
     from calibrant.engine.columns import fresh_name
-    from calibrant.export.sql.scores import quote
+    from calibrant.export.sql.dialects import quote
 
     plain = {column: fresh_name(rows, f"{column} as it is read") for column in read}
     more = ", ".join(f"{text} AS {quote(plain[column], 'duckdb')}" for column, text in read.items())
@@ -131,7 +123,7 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
     from calibrant.cli.files import kind_of, read_rows
     from calibrant.cli.numbers import text_found
     from calibrant.cli.voice import Mistake
-    from calibrant.export.sql.scores import quote
+    from calibrant.export.sql.dialects import quote
 
     rows = read_rows(connection, [path], {}, as_text=kind_of(path) != "Parquet")
     s, p = (f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)" for column in (score, name))

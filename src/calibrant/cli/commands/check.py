@@ -35,28 +35,15 @@ class FailOn(StrEnum):
 
 def check(
     files: options.Inputs,
-    score: options.Score = None,
-    label: options.Label = None,
-    weight: options.Weight = None,
-    counts: options.Counts = False,
-    by: options.By = None,
-    time: options.Time = None,
-    groups: options.Groups = None,
-    positive: options.Positive = None,
-    kind: options.Kind = None,
-    where: options.Where = None,
-    first: options.First = None,
-    last: options.Last = None,
-    require_all_days: options.RequireAllDays = False,
+    *,
+    columns: options.Columns,
+    days: options.DayRange,
     tolerance: options.Tolerance = "0.2",
     seed: options.Seed = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     map_: Annotated[
-        str | None,
-        typer.Option(
-            "--map", "-m", callback=options.local, metavar="MAP.json", help="Judge what this map makes of the scores."
-        ),
+        str | None, options.path("--map", "-m", metavar="MAP.json", help_="Judge what this map makes of the scores.")
     ] = None,
     fail_on: Annotated[
         list[FailOn] | None,
@@ -79,14 +66,12 @@ def check(
       calibrant check rows.parquet --label bad --by country --fail-on segments
     """
     from calibrant.cli.files import load_map
-    from calibrant.cli.source import Columns, DayRange, Days, open_source
+    from calibrant.cli.source import Days, open_source
     from calibrant.verdict import check as judge
 
-    _check_fail_on(fail_on or (), by, time, files)
+    _check_fail_on(fail_on or (), columns, files)
     limits = options.tolerance_of(tolerance)
     calibration = None if map_ is None else load_map(map_)
-    columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where)
-    days = DayRange(first, last, require_all_days)
     source = open_source(files, columns, days, quiet=quiet or as_json)
     asked: dict[str, Any] = {"tolerance": limits, "random_state": seed, "calibration": calibration}
     verdict = source.run(lambda: judge(source.data, **source.options, **source.by, **asked))
@@ -99,15 +84,15 @@ def check(
     raise typer.Exit(_exit(verdict, fail_on or ()))
 
 
-def _check_fail_on(fail_on: Sequence[FailOn], by: Any, time: Any, files: Sequence[str]) -> None:
+def _check_fail_on(fail_on: Sequence[FailOn], columns: options.Columns, files: Sequence[str]) -> None:
     """A gate that could never close is a mistake."""
     from calibrant.cli.files import is_store
     from calibrant.cli.voice import Mistake
 
     stored = any(is_store(path) for path in files)
-    if FailOn.segments in fail_on and not by and not stored:
+    if FailOn.segments in fail_on and not columns.by and not stored:
         raise Mistake("--fail-on segments", "needs segments", "name their columns with --by")
-    if FailOn.periods in fail_on and time is None:
+    if FailOn.periods in fail_on and columns.time is None:
         raise Mistake("--fail-on periods", "needs periods", "name the column of times with --time")
 
 

@@ -11,6 +11,8 @@ from calibrant.cli import console, options
 if TYPE_CHECKING:
     from calibrant.verdict.compare import Change
 
+THRESHOLD = "Policy threshold; may be given several times. [default: 0.5]"
+
 
 def compare(
     files: options.Files,
@@ -18,13 +20,7 @@ def compare(
     new: Annotated[str, typer.Option("--new", metavar="COL", help="Scores of the model that may replace it.")],
     label: options.Label = None,
     threshold: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--threshold",
-            metavar="P",
-            show_default=False,
-            help="Policy threshold; may be given several times. [default: 0.5]",
-        ),
+        list[float] | None, typer.Option("--threshold", metavar="P", show_default=False, help=THRESHOLD)
     ] = None,
     weight: options.Weight = None,
     counts: options.Counts = False,
@@ -44,11 +40,11 @@ def compare(
     Example:
       calibrant compare rows.parquet --old p --new q --label bad --threshold 0.2
     """
-    from calibrant.cli.source import Columns, Rows
+    from calibrant.cli.source import Rows
     from calibrant.verdict import compare as judge
 
     limits = options.tolerance_of(tolerance)
-    columns = Columns(old, label, weight, counts, None, None, groups, positive, None, where)
+    columns = options.Columns(old, label, weight, counts, None, None, groups, positive, None, where)
     rows = Rows(files, columns, {"--old": old, "--new": new}, quiet=quiet or as_json)
 
     def run() -> Change:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from enum import StrEnum
@@ -64,6 +65,8 @@ CLASSES = {
 }
 """Module and class of each method; only one of them is loaded."""
 
+SOURCE = "Where scores come from (model, prompt): each source gets a map of its own."
+
 TAKEN = {
     "n_bins": (Method.binning, Method.scaling_binning),
     "epsilon": (Method.binning,),
@@ -77,9 +80,7 @@ TAKEN = {
 
 def fit(
     files: options.Inputs,
-    out: Annotated[
-        str, typer.Option("--out", "-o", callback=options.local, metavar="MAP.json", help="Where to save the map.")
-    ],
+    out: Annotated[str, options.out("Where to save the map.", "MAP.json")],
     method: Annotated[
         Method,
         typer.Option("--method", metavar="NAME", help=f"One of {', '.join(Method)}."),
@@ -105,31 +106,13 @@ def fit(
         float | None,
         typer.Option("--alpha", metavar="A", help="binning, --guarantee: 1 - confidence. [default: 0.1]"),
     ] = None,
-    by: options.By = None,
     multicalibrate: Annotated[
         bool, typer.Option("--multicalibrate", help="--by: change only segments that are provably off.")
     ] = False,
-    sources: Annotated[
-        str | None,
-        typer.Option(
-            "--source",
-            callback=options.not_empty,
-            metavar="COL",
-            help="Where scores come from (model, prompt): each source gets a map of its own.",
-        ),
-    ] = None,
-    score: options.Score = None,
-    label: options.Label = None,
-    weight: options.Weight = None,
-    counts: options.Counts = False,
-    time: options.Time = None,
-    groups: options.Groups = None,
-    positive: options.Positive = None,
-    kind: options.Kind = None,
-    where: options.Where = None,
-    first: options.First = None,
-    last: options.Last = None,
-    require_all_days: options.RequireAllDays = False,
+    sources: Annotated[str | None, options.text("--source", "COL", SOURCE)] = None,
+    *,
+    columns: options.Columns,
+    days: options.DayRange,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -147,19 +130,17 @@ def fit(
       calibrant fit rows.csv --label bad --by region --out map.json
     """
     from calibrant.cli.files import check_output
-    from calibrant.cli.source import Columns, DayRange, Days, open_source
+    from calibrant.cli.source import Days, open_source
     from calibrant.cli.voice import CommandLine
 
     check_output(out, [".json"], force=force)
-    given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee}
-    given["look"] = look
+    given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee, "look": look}
     calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
+    by = columns.by
     if by or sources or multicalibrate:
-        beside = {"--guarantee": guarantee, "--time": time, "--groups": groups}
+        beside = {"--guarantee": guarantee, "--time": columns.time, "--groups": columns.groups}
         calibrator = _by_segment(calibrator, bool(by), sources, multicalibrate, files, beside)
-    columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where, sources)
-    days = DayRange(first, last, require_all_days)
-    source = open_source(files, columns, days, quiet=quiet or as_json)
+    source = open_source(files, dataclasses.replace(columns, source=sources), days, quiet=quiet or as_json)
 
     def run() -> None:
         if isinstance(source, Days):

@@ -90,7 +90,7 @@ def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any
     from calibrant.cli.files import connect, find_files, read_rows
     from calibrant.cli.numbers import refuse_text
     from calibrant.engine import collect
-    from calibrant.export.sql.scores import quote
+    from calibrant.export.sql.dialects import quote
 
     score = "score" if score is None else score
     rows = read_rows(connect(), find_files(inputs), {"--score": score}, numbers=[score], where=where)

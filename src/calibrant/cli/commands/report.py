@@ -20,27 +20,12 @@ class Style(StrEnum):
 
 def report(
     files: options.Inputs,
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out", "-o", callback=options.local, metavar="FILE", help="Where to write: .html, .md or .json."
-        ),
-    ],
+    out: Annotated[str, options.out("Where to write: .html, .md or .json.")],
     style: Annotated[Style, typer.Option("--style", help="In whose words.")] = Style.general,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.")] = None,
-    score: options.Score = None,
-    label: options.Label = None,
-    weight: options.Weight = None,
-    counts: options.Counts = False,
-    by: options.By = None,
-    time: options.Time = None,
-    groups: options.Groups = None,
-    positive: options.Positive = None,
-    kind: options.Kind = None,
-    where: options.Where = None,
-    first: options.First = None,
-    last: options.Last = None,
-    require_all_days: options.RequireAllDays = False,
+    *,
+    columns: options.Columns,
+    days: options.DayRange,
     tolerance: options.Tolerance = "0.2",
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -57,13 +42,11 @@ def report(
       calibrant report rows.parquet --score p --label bad --out report.html
     """
     from calibrant.cli.files import check_output
-    from calibrant.cli.source import Columns, DayRange, open_source
+    from calibrant.cli.source import open_source
     from calibrant.reporting import report as write
 
     limits = options.tolerance_of(tolerance)
     check_output(out, [".html", ".md", ".json"], force=force)
-    columns = Columns(score, label, weight, counts, by, time, groups, positive, kind, where)
-    days = DayRange(first, last, require_all_days)
     source = open_source(files, columns, days, quiet=quiet or as_json)
 
     made = source.run(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from calibrant.cli.tallying import Counted
 
 MOST_SEGMENTS = 20
+PART = "With --store: the rows are this part of each day, as a country or an hour; other parts stay."
 
 
 class Every(StrEnum):
@@ -41,32 +42,13 @@ def tally(
     positive: options.Positive = None,
     kind: options.Kind = None,
     where: options.Where = None,
-    store: Annotated[
-        str | None, typer.Option("--store", callback=options.local, metavar="DIR", help="Add to this tally store.")
-    ] = None,
+    store: Annotated[str | None, options.path("--store", metavar="DIR", help_="Add to this tally store.")] = None,
     day: Annotated[str | None, typer.Option("--day", metavar="DAY", help="With --store: the day of all rows.")] = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            "--part",
-            callback=options.not_empty,
-            metavar="NAME",
-            help="With --store: the rows are this part of each day, as a country or an hour; other parts stay.",
-        ),
-    ] = None,
+    part: Annotated[str | None, options.text("--part", "NAME", PART)] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="With --store: put these rows in place of whole days that are there.")
     ] = False,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            "-o",
-            callback=options.local,
-            metavar="FILE",
-            help="Write the counts as a table: .csv or .parquet.",
-        ),
-    ] = None,
+    out: Annotated[str | None, options.out("Write the counts as a table: .csv or .parquet.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -81,7 +63,7 @@ def tally(
       calibrant tally eu.parquet --store tallies --day 2026-03-01 --part eu
     """
     from calibrant.cli import files as disk
-    from calibrant.cli.source import Columns, Rows
+    from calibrant.cli.source import Rows
     from calibrant.cli.tallying import Counted, open_store
     from calibrant.cli.voice import Mistake
     from calibrant.engine.store.files import check_part
@@ -99,8 +81,8 @@ def tally(
         raise Mistake("--every", "cuts the column of --time", "name it")
     check_part(part)
     kept = None if store is None else open_store(store, by, kind, day, time, every)
-    columns = Columns(
-        score, label, weight, counts, by or (kept.by if kept else None), time, None, positive, kind, where
+    columns = options.Columns(
+        score, label, weight, counts, by or (list(kept.by) if kept else None), time, None, positive, kind, where
     )
     rows = Rows(files, columns, quiet=quiet or as_json)
     counted = rows.run(lambda: Counted.of(rows, "1d" if every is None else every.value, kept))

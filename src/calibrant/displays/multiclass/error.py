@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays.columns import is_whole
 from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
+from calibrant.displays.base import Display, check_most
 from calibrant.displays.multiclass.rates import worst
 from calibrant.displays.panels import panel_beside
 from calibrant.messages import InputError, plural
 from calibrant.metrics.multiclass.bins import ClassStrategy
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.metrics.multiclass.errors import ClassErrors, class_errors
-from calibrant.notions import Notion, as_notion
+from calibrant.notions import Notion, notion_by_class
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 25
 """Classes shown, unless asked otherwise."""
-TITLES = {"top-label": "Top-label error by class", "class-wise": "Class-wise error by class"}
-LABELS = {"top-label": "Class named", "class-wise": "Class"}
 
 
-class ClassErrorDisplay:
+class ClassErrorDisplay(Display):
     r"""Calibration error of each class, the most frequent first; of one model, or before and after calibration.
 
     A dot is the error of class l,
@@ -68,9 +66,7 @@ class ClassErrorDisplay:
     [0.0, 0.1]
     """
 
-    ax_: Axes
     counts_ax_: Axes
-    figure_: Any
 
     def __init__(
         self,
@@ -80,19 +76,17 @@ class ClassErrorDisplay:
         most: int = MOST_CLASSES,
         counted: bool = True,
     ) -> None:
-        self.notion = as_notion(notion)
-        if self.notion.name not in TITLES:
-            raise InputError("notion", f"must be one of {', '.join(map(repr, TITLES))}, got {self.notion.name!r}")
+        self.notion = notion_by_class(notion)
         if not 1 <= len(errors) <= 3 or len({frozenset(one.classes) for one in errors.values()}) != 1:
             raise InputError("errors", "must hold one to three models of the same classes")
-        if not is_whole(most) or most < 1:
-            raise InputError("most", f"must be a whole number from 1 on, got {most!r}")
+        check_most(most)
         self.errors = dict(errors)
         self.counted = counted
         first = next(iter(self.errors.values()))
         excess = np.max([_excess(one, first.classes) for one in self.errors.values()], axis=0)
-        self._kept = worst(excess, most)
-        self.classes = tuple(first.classes[j] for j in self._kept)
+        kept = worst(excess, most)
+        self.classes = tuple(first.classes[j] for j in kept)
+        self.size = (6.6, 2.5 + 0.28 * len(self.classes))
         self.unseen = len(first.classes) - len(self.classes)
 
     @classmethod
@@ -148,8 +142,6 @@ class ClassErrorDisplay:
             changed = class_errors(after, y, sample_weight, classes=classes, **options)
         return cls({"before": before, "after": changed}, **shown)
 
-    # -------------------------------------------------------------------------------------------------------- data
-
     @property
     def data(self) -> dict[str, Any]:
         """Every number in the picture, as plain lists."""
@@ -183,32 +175,26 @@ class ClassErrorDisplay:
             return f"{text} What chance alone shows is not computed for so many rows: rare classes show more."
         return f"{text} By chance alone, a calibrated model shows about its upright tick."
 
-    # ----------------------------------------------------------------------------------------------------- drawing
-
-    def plot(self, ax: Axes | None = None) -> ClassErrorDisplay:
-        """Draw on ``ax``, or on a new figure; the counts get the right quarter of the axes' place."""
-        ax = style.new_axes(ax, (6.6, 2.5 + 0.28 * len(self.classes)))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         self.counts_ax_ = panel_beside(ax)
         rows = np.arange(len(self.classes))
         shown = self.data["models"]
         most = 0.0
         for place, model in enumerate(shown):
             error, null = (_column(model["classes"], name) for name in ("error", "null"))
-            self._draw(ax, place, np.asarray(rows + 0.3 * (place - (len(shown) - 1) / 2.0)), error, null)
+            self._draw_model(ax, place, np.asarray(rows + 0.3 * (place - (len(shown) - 1) / 2.0)), error, null)
             most = max(most, *np.nan_to_num(error), *np.nan_to_num(null))
         style.percent_axis(ax, "x", 0.0, min(1.04 * most, 1.0) or 0.01)
         for row in rows[1:]:
             ax.axhline(row - 0.5, color=style.GUIDE, linewidth=0.4, alpha=0.5, zorder=0.5)
         ax.set_yticks(rows, [style.short(name) for name in self.classes])
-        ax.set_ylabel(style.some_of(LABELS[self.notion.name], len(self.classes), self.unseen))
+        ax.set_ylabel(style.some_of(self.notion.class_axis or "", len(self.classes), self.unseen))
         ax.set_xlabel("Calibration error of the class")
         self._draw_counts(self.counts_ax_, rows)
-        style.caption(ax, TITLES[self.notion.name], self.caption, [self.counts_ax_])
+        style.caption(ax, f"{self.notion.name.capitalize()} error by class", self.caption, [self.counts_ax_])
         style.legend_under(ax, len(rows))
-        return self
 
-    def _draw(self, ax: Axes, place: int, rows: Floats, error: Floats, null: Floats) -> None:
+    def _draw_model(self, ax: Axes, place: int, rows: Floats, error: Floats, null: Floats) -> None:
         turn = len(self.errors) - 1 - place  # the last model has the first colour, as in a reliability diagram
         name = list(self.errors)[place]
         colour, marker = style.COLOURS[turn], style.MARKERS[turn]

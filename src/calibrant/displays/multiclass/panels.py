@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Rows
-from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.columns import check_option
 from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
+from calibrant.displays.base import Display, check_most
 from calibrant.displays.multiclass.rates import ClassCells, worst
 from calibrant.displays.panels import panels_under
 from calibrant.displays.rates import Series
 from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
-from calibrant.messages import InputError
 from calibrant.metrics.multiclass.claims import Claims, read_claims
 from calibrant.tallies import Tally
 
@@ -38,7 +38,7 @@ class Panel:
     chance: float
 
 
-class ClassWiseDisplay:
+class ClassWiseDisplay(Display):
     r"""Reliability diagrams of single classes, each class against the rest, side by side on the same axes.
 
     The panel of class l is the :class:`ReliabilityDisplay` of the scores :math:`p_{il}` and the events
@@ -79,9 +79,7 @@ class ClassWiseDisplay:
     ['b', 'c']
     """
 
-    ax_: Axes
     panels_: tuple[Axes, ...]
-    figure_: Any
 
     def __init__(
         self,
@@ -97,6 +95,9 @@ class ClassWiseDisplay:
         self.curve = curve
         self.level = level
         self.axes = axes
+        count = len(self.panels)
+        self._across = count if count <= 3 else int(np.ceil(np.sqrt(count)))
+        self.size = (max(2.5 * self._across, 5.0) + 0.6, 2.6 * -(-count // self._across) + 1.6)
         self._whole = ReliabilityDisplay([panel.series for panel in panels], curve=curve, level=level, axes=axes)
 
     @classmethod
@@ -129,8 +130,7 @@ class ClassWiseDisplay:
             ``"linear"``, or ``"log-odds"`` where the scores of rare classes stay small.
         """
         check_option("axes", axes, ("linear", "log-odds"))
-        if not is_whole(most) or most < 1:
-            raise InputError("most", f"must be a whole number from 1 on, got {most!r}")
+        check_most(most)
         claims = read_claims(scores, y, sample_weight, notion="class-wise", classes=classes, kind=kind)
         cells = ClassCells.of(claims, 10)
         error, chance = cells.errors(random_state)
@@ -143,8 +143,6 @@ class ClassWiseDisplay:
             Panel(claims.classes[j], _series(claims, int(j), options), float(error[j]), float(chance[j])) for j in shown
         ]
         return cls(panels, len(claims.classes) - len(panels), curve=curve, level=level, axes=axes)
-
-    # -------------------------------------------------------------------------------------------------------- data
 
     @property
     def data(self) -> dict[str, Any]:
@@ -176,15 +174,8 @@ class ClassWiseDisplay:
             )
         return text
 
-    # ----------------------------------------------------------------------------------------------------- drawing
-
-    def plot(self, ax: Axes | None = None) -> ClassWiseDisplay:
-        """Draw in the place of ``ax``, which keeps the headline, or on a new figure."""
-        count = len(self.panels)
-        across = count if count <= 3 else int(np.ceil(np.sqrt(count)))
-        down = -(-len(self.panels) // across)
-        ax = style.new_axes(ax, (max(2.5 * across, 5.0) + 0.6, 2.6 * down + 1.6))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
+        across = self._across
         self.panels_ = tuple(panels_under(ax, len(self.panels), across))
         style.settle(ax)
         layout = self._whole.layout
@@ -199,7 +190,6 @@ class ClassWiseDisplay:
             frameon=False, borderaxespad=0.0,
         )  # fmt: skip
         style.caption(ax, "Class-wise reliability", self.caption, self.panels_)
-        return self
 
     def _label(self, panel: Axes, one: Panel, *, left: bool, bottom: bool) -> None:
         events = one.series.events

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
+from calibrant.displays.base import Display, check_level
 from calibrant.displays.multiclass.rates import ClassCells, TopBins, top_bins, worst
-from calibrant.displays.panels import panel_below, panel_beside
+from calibrant.displays.panels import axis_of_counts, panel_below, panel_beside
 from calibrant.displays.style import Linear
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Setting, plural
@@ -21,14 +22,12 @@ from calibrant.numerics import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDE_SPAN = 100.0
-"""Ratio of the largest to the smallest count from which on the axis of counts is logarithmic."""
 MOST_CLASSES = 20
 """Classes shown in one bin."""
 STAR, PLUS = style.COLOURS[0], style.COLOURS[5]
 
 
-class TopLabelDisplay:
+class TopLabelDisplay(Display):
     r"""Reliability diagram of the named class: a star for all classes together, a plus for the classes apart.
 
     With :math:`c_i` the class of the largest score of row i and :math:`h_i` that score, the star of bin b is at the
@@ -76,13 +75,11 @@ class TopLabelDisplay:
     Error: all classes together 0 %, by named class 50 % (calibrated models of this size: about 3.9 % and 5.4 %).
     """
 
-    ax_: Axes
+    size = (5.8, 6.8)
     counts_ax_: Axes
-    figure_: Any
 
     def __init__(self, cells: ClassCells, *, level: float = 0.9, random_state: int = 0) -> None:
-        if not 0.0 < level < 1.0:
-            raise InputError("level", f"must lie strictly between 0 and 1, got {level}")
+        check_level(level)
         self.cells = cells
         self.level = level
         simulation = cells.simulated(random_state)
@@ -138,8 +135,6 @@ class TopLabelDisplay:
         except InputError as error:
             raise error.about(Setting("confidence", confidence)) from None
 
-    # -------------------------------------------------------------------------------------------------------- data
-
     @property
     def errors(self) -> tuple[float, float]:
         """Calibration error of all classes together (002 eq. 5.3) and by named class (002 eq. 5.4), on these bins."""
@@ -180,18 +175,13 @@ class TopLabelDisplay:
             text += f" {plural(beyond, 'plus', 'plusses')} beyond 0 % or 100 %, drawn at that end."
         return text
 
-    # ----------------------------------------------------------------------------------------------------- drawing
-
-    def plot(self, ax: Axes | None = None) -> TopLabelDisplay:
-        """Draw on ``ax``, or on a new figure; the counts get the lower fifth of the axes' place."""
-        ax = style.new_axes(ax, (5.8, 6.8))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         self.counts_ax_ = panel_below(ax)
         bins, share = self.bins, style.percent(self.level, 3)
         Linear().set(ax, "x")
         Linear().set(ax, "y")
         ends = np.array([0.0, 1.0])
-        ax.plot(ends, ends, color=style.GUIDE, linewidth=1.0, linestyle=(0, (2, 2)), label="perfect calibration")
+        ax.plot(ends, ends, **style.GUIDE_LINE, label="perfect calibration")
         grey = f"{share} of calibrated models have their star here"
         ax.vlines(bins.confidence, bins.low, bins.high, linewidth=9.0, **style.BAND, label=grey, zorder=1)
         plus: dict[str, Any] = {"marker": "+", "s": 90.0, "c": PLUS, "linewidths": 2.2, "zorder": 3}
@@ -208,16 +198,15 @@ class TopLabelDisplay:
         bars = [style.upright(bins.confidence, *reach) for reach in ((bins.low, bins.high), (bins.confidence, chance))]
         points = [(bins.confidence, height) for height in (bins.accuracy, apart)]
         style.place_legend(ax, [*bars, *points], above=True)
-        return self
 
     def _draw_counts(self, panel: Axes) -> None:
         n = self.cells.n.sum(axis=0)
         panel.stairs(n, self.cells.ends, fill=True, linewidth=0.0, **style.BAND)
-        draw_amounts(panel, n[n > 0], "y", self.cells.counted)
+        axis_of_counts(panel, n[n > 0], "y", self.cells.counted)
         panel.set_xlabel("Confidence: predicted probability of the class named")
 
 
-class TopLabelBinDisplay:
+class TopLabelBinDisplay(Display):
     r"""One bin of a top-label reliability diagram, class by class.
 
     For each class l named in the bin: the share of its rows that are of class l, with its exact binomial
@@ -247,9 +236,7 @@ class TopLabelBinDisplay:
     (['a', 'b'], [1.0, 0.0], [50.0, 50.0])
     """
 
-    ax_: Axes
     counts_ax_: Axes
-    figure_: Any
 
     def __init__(self, cells: ClassCells, place: int, *, level: float = 0.9, most: int = MOST_CLASSES) -> None:
         self.level = level
@@ -266,6 +253,7 @@ class TopLabelBinDisplay:
         kept = named[worst(_standard_errors(cells, place)[named], most)]
         kept = kept[np.argsort(-n[kept], kind="stable")]
         self.classes = tuple(cells.classes[j] for j in kept)
+        self.size = (6.6, 2.8 + 0.26 * (len(self.classes) + 1))
         self.n: Floats = n[kept]
         self.confidence: Floats = score_sum[kept] / self.n
         self.accuracy: Floats = np.clip(events[kept] / self.n, 0.0, 1.0)
@@ -297,10 +285,7 @@ class TopLabelBinDisplay:
         missed = style.percent(1.0 - self.level, 3)
         return f"{text}. Of a calibrated model about {missed} of all intervals miss the mean confidence, or fewer."
 
-    def plot(self, ax: Axes | None = None) -> TopLabelBinDisplay:
-        """Draw on ``ax``, or on a new figure; the counts get the right quarter of the axes' place."""
-        ax = style.new_axes(ax, (6.6, 2.8 + 0.26 * (len(self.classes) + 1)))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         self.counts_ax_ = panel_beside(ax)
         rows = np.arange(1, len(self.classes) + 1)
         ends = np.concatenate([self.ends, self.overall, self.low, self.high])
@@ -320,23 +305,11 @@ class TopLabelBinDisplay:
         self._draw_counts(self.counts_ax_, rows)
         style.caption(ax, f"Top-label reliability, confidence {_span(self.ends)}", self.caption, [self.counts_ax_])
         style.legend_under(ax, len(rows) + 1)
-        return self
 
     def _draw_counts(self, panel: Axes, rows: Any) -> None:
         panel.barh(rows, self.n, height=0.7, linewidth=0.0, **style.BAND)
-        draw_amounts(panel, self.n, "x", self.counted)
+        axis_of_counts(panel, self.n, "x", self.counted)
         panel.tick_params(axis="y", labelleft=False)
-
-
-def draw_amounts(panel: Axes, amounts: Floats, which: Any, counted: bool) -> None:
-    """Limits and label of an axis of counts: logarithmic where the counts span much."""
-    if amounts.max() > WIDE_SPAN * amounts.min():
-        getattr(panel, f"set_{which}scale")("log")
-        getattr(panel, f"set_{which}lim")(0.6 * float(amounts.min()), 1.8 * float(amounts.max()))
-    else:
-        getattr(panel, f"set_{which}lim")(0.0, 1.12 * float(amounts.max()))
-        panel.locator_params(axis=which, nbins=3, integer=counted)
-    getattr(panel, f"set_{which}label")("Rows" if counted else "Weight")
 
 
 def _standard_errors(cells: ClassCells, place: int) -> Floats:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
+from calibrant.displays.base import Display, check_level
 from calibrant.displays.multiclass.regions import Regions, regions_of
 from calibrant.displays.style import Linear
 from calibrant.messages import InputError, plural
@@ -28,7 +29,7 @@ HEIGHT = float(np.sqrt(0.75))
 """Height of the triangle whose sides are 1."""
 
 
-class SimplexDisplay:
+class SimplexDisplay(Display):
     r"""Recalibration diagram of three classes: rows on the triangle of probabilities, an arrow for each region.
 
     A row with probabilities :math:`(p_1, p_2, p_3)` is a point of the triangle whose corners are the classes, coloured
@@ -67,8 +68,7 @@ class SimplexDisplay:
     [186.0, 211.0, 203.0]
     """
 
-    ax_: Axes
-    figure_: Any
+    size = (6.4, 6.5)
 
     def __init__(
         self, regions: Regions, points: Floats, places: NDArray[np.intp], *, fewest_rows: float | None = None
@@ -119,8 +119,6 @@ class SimplexDisplay:
         except InputError as error:
             raise error.about("scores") from None
 
-    # -------------------------------------------------------------------------------------------------------- data
-
     @property
     def shown(self) -> NDArray[np.bool_]:
         """Whether each region has rows enough for an arrow."""
@@ -154,12 +152,7 @@ class SimplexDisplay:
         before, after = (regions.error(p) for p in (regions.before, regions.after))
         return f"{text}\nMean l1 distance of predictions and class shares: before {before:.3f}, after {after:.3f}."
 
-    # ----------------------------------------------------------------------------------------------------- drawing
-
-    def plot(self, ax: Axes | None = None) -> SimplexDisplay:
-        """Draw on ``ax``, or on a new figure."""
-        ax = style.new_axes(ax, (6.4, 6.5))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         self._draw_frame(ax)
         colours = np.array(style.COLOURS)[self.places % len(style.COLOURS)]
         at = on_triangle(self.points)
@@ -170,7 +163,6 @@ class SimplexDisplay:
         self._widen(ax)
         corner = np.linspace(0.35, 0.65, 9), np.full(9, HEIGHT + 0.04)  # where the name of the class on top is
         style.place_legend(ax, [(at[:, 0], at[:, 1]), corner])
-        return self
 
     def _draw_frame(self, ax: Axes) -> None:
         corners = on_triangle(np.eye(3))
@@ -221,7 +213,7 @@ class SimplexDisplay:
             line.set_label("from calibrated to seen")
 
 
-class CanonicalValidityDisplay:
+class CanonicalValidityDisplay(Display):
     r"""For each epsilon, the share of rows in regions whose class shares are within epsilon of the prediction.
 
     .. math:: V(\epsilon) = \frac{1}{n} \sum_b n_b\, \mathbb 1\bigl\{\lVert \bar y_b - \bar p_b \rVert_1
@@ -257,12 +249,10 @@ class CanonicalValidityDisplay:
     [0.6, 1.0]
     """
 
-    ax_: Axes
-    figure_: Any
+    size = (6.0, 4.6)
 
     def __init__(self, regions: Regions, *, level: float = 0.9, random_state: int = 0) -> None:
-        if not 0.0 < level < 1.0:
-            raise InputError("level", f"must lie strictly between 0 and 1, got {level}")
+        check_level(level)
         self.regions = regions
         self.level = level
         self.curves = {"before": regions.validity(regions.before), "after": regions.validity(regions.after)}
@@ -318,28 +308,20 @@ class CanonicalValidityDisplay:
             f"better.{beyond}"
         )
 
-    def plot(self, ax: Axes | None = None) -> CanonicalValidityDisplay:
-        """Draw on ``ax``, or on a new figure."""
-        ax = style.new_axes(ax, (6.0, 4.6))
-        self.ax_, self.figure_ = ax, style.figure_of(ax)
+    def _draw_on(self, ax: Axes) -> None:
         grey = f"{style.percent(self.level, 3)} of curves if “after” is right\n(pointwise)"
         ax.fill_between(self._epsilon, *self._grey, linewidth=0.0, **style.BAND, label=grey, zorder=1)
         drawn = [(self._epsilon, end) for end in self._grey]
         for turn, (name, one) in zip((1, 0), self.curves.items(), strict=True):
-            x = np.concatenate([[0.0], np.repeat(one.epsilon, 2), [2.0]])
-            share = np.concatenate([[0.0, 0.0], np.repeat(one.share, 2)])
+            x, share = style.steps(one.epsilon, one.share, 0.0, 2.0)
             label = f"{name} (mean distance {1.0 - one.auc:.3f})"
             ax.plot(x, share, color=style.COLOURS[turn], linestyle=style.DASHES[turn], linewidth=1.8, label=label)
             drawn.append(style.along(Linear(), x, share))
         ax.set_xlim(0.0, self._end)
-        ax.set_ylim(-0.02, 1.02)
-        ticks = np.linspace(0.0, 1.0, 6)
-        ax.set_yticks(ticks, [style.percent(tick) for tick in ticks])
+        style.share_axis(ax)
         ax.set_xlabel("Epsilon (l1 distance, from 0 to 2)")
-        ax.set_ylabel("Share of rows within epsilon")
         style.caption(ax, "Canonical validity: all classes at once", self.caption)
         style.place_legend(ax, drawn)
-        return self
 
 
 def on_triangle(p: Floats) -> Floats:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from calibrant.export.errors import DocumentError
 from calibrant.export.files import write_whole
-from calibrant.export.onnx.classes import LABEL, ROWS
-from calibrant.export.onnx.regions import rows_model
-from calibrant.export.onnx.scores import INPUT, OUTPUT, Precision, Shape, score_model
+from calibrant.export.onnx.classes import LABEL, ROWS, rows_model
+from calibrant.export.onnx.graph import INPUT, OUTPUT, Precision, Shape
+from calibrant.export.onnx.scores import score_model
 from calibrant.export.proof import Proof, compare
 from calibrant.export.samples import Rows, proof_rows, unlisted
 from calibrant.maps import ClassMap, Map, TopMap

@@ -1,4 +1,4 @@
-"""What SQL dialects differ in, as far as a map needs it."""
+"""What SQL dialects differ in, as far as a map needs it, and how text is run on the engine of each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import inf
+from typing import Any
 
-from calibrant.messages import InputError
+from calibrant.arrays.keys import plain_text
+from calibrant.export.sql.engines import AT_ONCE, Engine, Groups, Scores, by_item, parts
+from calibrant.messages import InputError, listed
+
+ESCAPES = set("\\\"'`[]")
+"""What some dialect takes for the end of a name, or for the way to write it inside one."""
 
 EXACT_DIGITS = 15
 """A decimal of so many digits whose value is a double is read exactly by every reader of numbers we know of."""
@@ -185,8 +191,10 @@ class Dialect:
         Whether true and false are cast to these words.
     stage
         How it names intermediate results; None where there is no way that runs on every version.
-    executed
-        Whether the tests run its text on the engine.
+    runner
+        From a connection to its engine; None where the tests have no engine to run the text on.
+    packages
+        Where connections of the runner come from.
     """
 
     mark: str
@@ -203,7 +211,13 @@ class Dialect:
     odd_text: Callable[[str], bool] = _nothing
     booleans: bool = True
     stage: Stage | None = None
-    executed: bool = True
+    runner: Callable[[Any], Engine] | None = None
+    packages: tuple[str, ...] = ()
+
+    @property
+    def executed(self) -> bool:
+        """Whether the tests run its text on the engine."""
+        return self.runner is not None
 
 
 # The double is asked for NULL, not the column: a lenient cast makes NULL of text.
@@ -214,6 +228,77 @@ NO_NAN = "{x} IS NULL"
 
 IN_A_LIST = "list_transform([{value}], lambda {name}: {body})[1]"
 IN_AN_ARRAY = "element_at(transform(array({value}), {name} -> {body}), 1)"
+
+
+# -------------------------------------------------------------------------------------- engines
+
+
+def _on_duckdb(connection: Any) -> Engine:
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
+        columns = [f"unnest($s{place}::DOUBLE[]) AS {quote(name, 'duckdb')}" for place, name in enumerate(scores)]
+        columns += [f"unnest($g{place}::VARCHAR[]) AS {quote(name, 'duckdb')}" for place, name in enumerate(groups)]
+        given: dict[str, Any] = {f"s{place}": values for place, values in enumerate(scores.values())}
+        given |= {f"g{place}": list(values) for place, values in enumerate(groups.values())}
+        query = f"SELECT {', '.join(items)} FROM (SELECT {', '.join(columns)})"
+        return by_item(connection.sql(query, params=given).fetchall(), items)
+
+    ((version,),) = connection.sql("SELECT version()").fetchall()
+    return Engine("duckdb", f"DuckDB {version}", select)
+
+
+def _on_sqlite(connection: Any) -> Engine:
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
+        found: list[Any] = []
+        columns = {**scores, **groups}
+        names = ", ".join(quote(name, "sqlite") for name in columns)
+        row = f"({', '.join('?' * len(columns))})"
+        for part in parts(list(zip(*columns.values(), strict=True)), max(AT_ONCE // len(columns), 1)):
+            rows = f"WITH scores({names}) AS (VALUES {', '.join([row] * len(part))})"
+            values = [value for given in part for value in given]
+            found += connection.execute(f"{rows} SELECT {', '.join(items)} FROM scores", values).fetchall()
+        return by_item(found, items)
+
+    ((version,),) = by_item(connection.execute("SELECT sqlite_version()").fetchall(), [""])
+    return Engine("sqlite", f"SQLite {version}", select)
+
+
+def _on_postgres(connection: Any) -> Engine:
+    def fetch(query: str, values: tuple[Any, ...]) -> list[Any]:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(query, values)
+            return list(cursor.fetchall())
+        finally:
+            cursor.close()
+
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
+        *names, place = (quote(each, "postgres") for each in (*scores, *groups, fresh("place", *scores, *groups)))
+        wanted = f"SELECT {', '.join(items)} FROM"
+        rows = f"WITH ORDINALITY AS rows({', '.join([*names, place])}) ORDER BY {place}"
+        arrays = ", ".join([*["%s::float8[]"] * len(scores), *["%s::text[]"] * len(groups)])
+        query = f"{wanted.replace('%', '%%')} unnest({arrays}) {rows.replace('%', '%%')}"
+        return by_item(fetch(query, (*scores.values(), *map(list, groups.values()))), items)
+
+    ((version,),) = by_item(fetch("SELECT current_setting('server_version')", ()), [""])
+    return Engine("postgres", f"PostgreSQL {version}", select)
+
+
+def _on_spark(session: Any) -> Engine:
+    def select(items: Sequence[str], scores: Scores, groups: Groups) -> list[list[Any]]:
+        from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+        place = fresh("place", *scores, *groups)
+        columns = [StructField(place, LongType()), *(StructField(name, DoubleType()) for name in scores)]
+        schema = StructType([*columns, *(StructField(name, StringType()) for name in groups)])
+        given = [*scores.values(), *groups.values()]
+        rows = session.createDataFrame(list(zip(range(len(given[0])), *given, strict=True)), schema)
+        found = rows.selectExpr(quote(place, "spark"), *items).collect()
+        return by_item([tuple(each)[1:] for each in sorted(found, key=lambda each: int(each[0]))], items)
+
+    return Engine("spark", f"Spark {session.version}", select)
+
+
+# ------------------------------------------------------------------------------------ the table
 
 
 def _generated(
@@ -233,7 +318,6 @@ def _generated(
         key=key,
         odd_text=odd_text,
         booleans=booleans,
-        executed=False,
     )
 
 
@@ -253,6 +337,8 @@ DIALECTS: dict[str, Dialect] = {
         ),
         key="CAST({} AS VARCHAR)",
         stage=Stage("'{name}': {value}", IN_A_LIST, "{{{}}}", "struct_extract({row}, '{name}')"),
+        runner=_on_duckdb,
+        packages=("duckdb",),
     ),
     "postgres": Dialect(
         '"',
@@ -265,6 +351,8 @@ DIALECTS: dict[str, Dialect] = {
         key='CAST({} AS TEXT) COLLATE "C"',
         # It would write a value out wherever the name stands, if it were not for OFFSET.
         stage=Stage("{value} AS {name}", "(SELECT {body} FROM ({value} OFFSET 0) AS {name})", "SELECT {}"),
+        runner=_on_postgres,
+        packages=("psycopg", "psycopg2", "pg8000"),
     ),
     "spark": Dialect(
         "`",
@@ -282,6 +370,8 @@ DIALECTS: dict[str, Dialect] = {
         key="CAST({} AS STRING)",
         text=_escaped,
         stage=Stage("'{name}', {value}", IN_AN_ARRAY, "named_struct({})"),
+        runner=_on_spark,
+        packages=("pyspark",),
     ),
     # Backticks, because SQLite reads a double-quoted name that no column has as a string. Its columns hold any type,
     # and a cast makes 0.0 of text: what is no number gives NULL.
@@ -296,6 +386,8 @@ DIALECTS: dict[str, Dialect] = {
         key="CAST({} AS TEXT) COLLATE BINARY",  # a cast keeps the collation of its column
         booleans=False,
         stage=Stage("{value} AS {name}", "(SELECT {body} FROM ({value}) AS {name})", "SELECT {}"),
+        runner=_on_sqlite,
+        packages=("sqlite3",),
     ),
     "bigquery": _generated(ISNAN),
     "clickhouse": _generated(ISNAN),
@@ -327,3 +419,55 @@ def dialect_named(name: str) -> Dialect:
             f"(generated, not executed), got {name!r}",
         )
     return DIALECTS[name]
+
+
+def quote(name: str, dialect: str) -> str:
+    """The name of a column as an identifier.
+
+    Examples
+    --------
+    >>> print(quote('12" pizza', "duckdb"), quote("a.b", "spark"))
+    "12"" pizza" `a.b`
+    """
+    written = dialect_named(dialect)
+    mark = written.mark
+    if not isinstance(name, str) or not name or not plain_text(name):
+        raise InputError("column", f"must be a name without zero characters and lone surrogates, got {name!r}")
+    if dialect == "spark" and "${" in name:
+        raise InputError("column", f"is {name!r}, and Spark reads ${{...}} as a variable everywhere", "rename it")
+    if not written.executed and set(name) & ESCAPES:
+        raise InputError(
+            "column", f"is {name!r}, and quotes and backslashes in names are not tested in {dialect}", "rename it"
+        )
+    return mark + name.replace(mark, mark * 2) + mark
+
+
+def engine_of(connection: Any) -> Engine:
+    """The engine behind a connection of a package that a dialect names, of SQLAlchemy, or a Spark session.
+
+    Nothing is written there: one SELECT runs over given scores.
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> engine = engine_of(sqlite3.connect(":memory:"))
+    >>> engine.dialect, engine.run("`p` * 2", "p", [0.25, None])
+    ('sqlite', [0.5, None])
+    """
+    if "sqlalchemy" in _families(connection) and hasattr(connection, "exec_driver_sql"):
+        connection = connection.connection.dbapi_connection
+    families = _families(connection)
+    known = {package: each.runner for each in DIALECTS.values() for package in each.packages}
+    runner = next((known[family] for family in families if family in known), None)
+    if runner is None or "Async" in type(connection).__name__:
+        raise InputError(
+            "connection",
+            f"is of an unsupported type: {type(connection).__name__}",
+            f"pass one of {listed([*known, 'sqlalchemy'], 'or')}; with SQLAlchemy, engine.connect()",
+        )
+    return runner(connection)
+
+
+def _families(connection: Any) -> list[str]:
+    """Packages that its class and the bases of its class come from."""
+    return [cls.__module__.partition(".")[0].lstrip("_") for cls in type(connection).__mro__]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
-from calibrant.export.sql.dialects import dialect_named
-from calibrant.export.sql.regions import lower
-from calibrant.export.sql.scores import quote, stages, text_literal, translated
+from calibrant.export.regions import lower
+from calibrant.export.sql.dialects import dialect_named, quote
+from calibrant.export.sql.scores import stages, text_literal, translated
 from calibrant.export.sql.text import Text
 from calibrant.maps import ByGroupMap, Map, TopMap
 from calibrant.messages import InputError, Setting
@@ -54,10 +54,9 @@ def to_sql(
         a sequence in the order of the classes, or None if columns are called as the inputs of the map. Any names; they
         are quoted.
     dialect
-        ``"duckdb"``, ``"postgres"``, ``"spark"`` and ``"sqlite"`` are run by our tests on the engine itself. The text
-        for ``"bigquery"``, ``"clickhouse"``, ``"databricks"``, ``"mysql"``, ``"redshift"``, ``"snowflake"``,
-        ``"trino"`` and ``"tsql"`` is translated by sqlglot, the extra ``calibrant[sql]``, and begins with a comment
-        that says that it was not.
+        A key of :data:`~calibrant.export.sql.dialects.DIALECTS`, which docs/ship.md lists. The text of a dialect that
+        the tests do not run on the engine itself is translated by sqlglot, the extra ``calibrant[sql]``, and begins
+        with a comment that says so.
     by
         What the columns of groups are called there, where not as in the map: ``{"region": "area_code"}``.
 

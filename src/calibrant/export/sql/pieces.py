@@ -27,9 +27,9 @@ class Formula:
     steps: tuple[tuple[Template, tuple[float, ...]], ...]
 
     @property
-    def shape(self) -> tuple[Template, ...]:
-        """The formula without its numbers."""
-        return tuple(template for template, _ in self.steps)
+    def shape(self) -> tuple[tuple[Template, int], ...]:
+        """The formula without its numbers: templates, and how many numbers each takes."""
+        return tuple((template, len(numbers)) for template, numbers in self.steps)
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -41,6 +41,9 @@ Leaf = Formula | float
 
 MOST_CROSSINGS = 100_000
 """More pieces than this would make a text that no engine takes, and hours of work for a small document."""
+
+NEGLIGIBLE = 1e-290
+"""Terms below this leave a probability as it is; in some engines it is an error when they underflow."""
 
 LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 

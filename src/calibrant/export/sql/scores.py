@@ -13,42 +13,17 @@ from itertools import groupby, islice
 
 import numpy as np
 
-from calibrant.arrays.keys import plain_text
-from calibrant.export.sql.cuts import NEGLIGIBLE, cut
+from calibrant.export.kinds import cut
 from calibrant.export.sql.dialects import Dialect, Tables, dialect_named, fresh
-from calibrant.export.sql.formulas import NUMBERS, by_key, flat, held_between, line, of_log_odds
-from calibrant.export.sql.pieces import Formula, Leaf, Pieces, Template
+from calibrant.export.sql.formulas import by_key, flat, held_between, line, of_log_odds
+from calibrant.export.sql.pieces import NEGLIGIBLE, Formula, Leaf, Pieces, Template
 from calibrant.export.sql.text import Text
 from calibrant.maps import ByGroupMap, ComposeMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 
-ESCAPES = set("\\\"'`[]")
-"""What some dialect takes for the end of a name, or for the way to write it inside one."""
-
 LONGEST = 1 << 25
 """Characters beyond which a text is of no use to an engine."""
-
-
-def quote(name: str, dialect: str) -> str:
-    """The name of a column as an identifier.
-
-    Examples
-    --------
-    >>> print(quote('12" pizza', "duckdb"), quote("a.b", "spark"))
-    "12"" pizza" `a.b`
-    """
-    written = dialect_named(dialect)
-    mark = written.mark
-    if not isinstance(name, str) or not name or not plain_text(name):
-        raise InputError("column", f"must be a name without zero characters and lone surrogates, got {name!r}")
-    if dialect == "spark" and "${" in name:
-        raise InputError("column", f"is {name!r}, and Spark reads ${{...}} as a variable everywhere", "rename it")
-    if not written.executed and set(name) & ESCAPES:
-        raise InputError(
-            "column", f"is {name!r}, and quotes and backslashes in names are not tested in {dialect}", "rename it"
-        )
-    return mark + name.replace(mark, mark * 2) + mark
 
 
 def text_literal(text: str, dialect: str) -> str:
@@ -218,7 +193,9 @@ def _looked_up(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect,
     rows = [leaf.numbers if isinstance(leaf, Formula) else flat(leaf, formulas[0]) for leaf in pieces.leaves]
     name = fresh("piece", *taken) if tables.bound else index
     text = _filled(formulas[0].shape, x, [pick(numbers, name) for numbers in zip(*rows, strict=True)], dialect)
-    if formulas[0].shape[-1:] != (line,):  # a line can be flat by itself, a curve has to be held
+    if line not in [
+        template for template, _ in formulas[0].shape[-1:]
+    ]:  # a line can be flat by itself, a curve has to be held
         ends = [(0.0, 1.0) if isinstance(leaf, Formula) else (leaf, leaf) for leaf in pieces.leaves]
         text = held_between(dialect, text, *(pick(numbers, name) for numbers in zip(*ends, strict=True)))
     return tables.bound.format(value=index, name=name, body=text) if tables.bound else text
@@ -230,7 +207,7 @@ def _text(leaf: Leaf, x: str, dialect: Dialect) -> str:
     return _filled(leaf.shape, x, [dialect.literal(number) for number in leaf.numbers], dialect)
 
 
-def _filled(shape: Sequence[Template], x: str, numbers: Sequence[str], dialect: Dialect) -> str:
+def _filled(shape: Sequence[tuple[Template, int]], x: str, numbers: Sequence[str], dialect: Dialect) -> str:
     if len(shape) > dialect.nesting:
         raise InputError(
             "map",
@@ -238,6 +215,6 @@ def _filled(shape: Sequence[Template], x: str, numbers: Sequence[str], dialect: 
             "fit one map in their place",
         )
     rest = iter(numbers)
-    for place, template in enumerate(shape):
-        x = template(dialect, f"({x})" if place else x, *islice(rest, NUMBERS[template]))
+    for place, (template, count) in enumerate(shape):
+        x = template(dialect, f"({x})" if place else x, *islice(rest, count))
     return x

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, cast
 
@@ -12,7 +12,7 @@ import numpy as np
 from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.multiclass.rows import check_fresh_rows
 from calibrant.guarantees.about.scores import ScoreBins
-from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, round_up
+from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, first_few, round_up
 from calibrant.guarantees.provenance import ClassProvenance
 from calibrant.maps import ClassMap, Map, PerClassMap, StepMap, TopMap
 from calibrant.messages import InputError, plural
@@ -46,8 +46,9 @@ class ClassBins(About):
         Rank and class that each part is about; rank 0: it plays no part; class -1: all classes together.
     parts
         The bins of each part, in the order of the statements.
-    left_out
-        What there is no promise about, as sentences.
+    named_rows, least
+        Rows that name each class, rank by rank, where a class is asked for among the rows that name it; those that
+        fewer than ``least`` rows name share a map and are promised nothing.
     frame_columns
         What the columns of a frame were called at fit, where not as the classes.
 
@@ -63,7 +64,8 @@ class ClassBins(About):
     ranks: Ints
     columns: Ints
     parts: tuple[ScoreBins, ...]
-    left_out: tuple[str, ...]
+    named_rows: Ints
+    least: int
     frame_columns: tuple[str, ...] = field(default=(), metadata={"optional": True})
 
     key: ClassVar[str] = "class-bins"
@@ -97,7 +99,34 @@ class ClassBins(About):
     def _places(self) -> list[tuple[int, int]]:
         return list(zip(self.ranks.tolist(), self.columns.tolist(), strict=True))
 
-    def rows_aside(self) -> int:
+    @property
+    def claimed_places(self) -> list[tuple[int, int]]:
+        """Rank and class of everything that the notion makes claims about."""
+        size = len(self.classes)
+        return [
+            (claim.rank or 0, -1 if column is None else column)
+            for claim in self.aim.claims(size)
+            for column in (range(size) if claim.by_label else (claim.column,))
+        ]
+
+    @property
+    def pooled(self) -> set[tuple[int, int]]:
+        """Ranks and classes that share a map."""
+        ranks, columns = np.nonzero(self.named_rows.reshape(-1, len(self.classes)) < self.least)
+        return set(zip((ranks + 1).tolist(), columns.tolist(), strict=True))
+
+    def left_out(self) -> Iterator[str]:
+        """Classes and ranks that there is no promise about, and why, in words."""
+        for rank, rows in enumerate(self.named_rows.reshape(-1, len(self.classes)), 1):
+            if rows.min() < self.least:
+                yield few_rows(rank, self.least, dict(zip(self.classes, rows.tolist(), strict=True)))
+        missing = set(self.claimed_places) - set(self._places()) - self.pooled
+        if missing:
+            names = [part_name(*place, self.classes) for place in sorted(missing)]
+            yield f"{first_few(names)}: no bin holds a row besides those on the edges"
+
+    @property
+    def uncovered_rows(self) -> int:  # type: ignore[override]
         """Rows on uncovered edges, in all parts together."""
         return sum(part.uncovered_rows for part in self.parts)
 
@@ -149,8 +178,15 @@ class ClassBins(About):
             raise ValueError("a certificate of classes needs one rank and class for each part, and a part")
         if certified(self.notion) is None or (self.k > 0) != bool(fields(NOTIONS[self.notion])) or self.k < 0:
             raise ValueError("the notion is not known, or does not go with its number of ranks")
-        if not all(self._claimed(rank, column) for rank, column in places):
+        size, claims = len(self.classes), self.aim.claims(len(self.classes))
+        if not set(places) <= set(self.claimed_places):
             raise ValueError("the parts must be about what the notion is about")
+        if (
+            len(self.named_rows) != size * sum(claim.by_label for claim in claims)
+            or (self.named_rows < 0).any()
+            or self.least < 1
+        ):
+            raise ValueError("each class needs the number of rows that name it, by rank, and least be at least 1")
         if len(promise.rows) != self.slices[-1].stop:
             raise ValueError("every bin of every part needs an entry in every column")
         for part, at in zip(self.parts, self.slices, strict=True):
@@ -159,22 +195,15 @@ class ClassBins(About):
                 raise ValueError("every part needs a bin with rows, and rows as they are")
         if not self._accounts(promise):
             raise ValueError("n must be that of the parts")
-
-    def _claimed(self, rank: int, column: int) -> bool:
-        """Whether the notion makes a claim about this rank and class."""
-        claims = self.aim.claims(len(self.classes))
-        if not -1 <= column < len(self.classes):
-            return False
-        if claims[0].rank is None:
-            return rank == 0 and column >= 0
-        return 1 <= rank <= len(claims) and claims[0].by_label == (column >= 0)
+        if (self.named_rows.reshape(-1, len(self.classes)).sum(axis=1) != promise.n).any() or self.pooled & set(places):
+            raise ValueError("the rows that name the classes must be all rows, and no part be about a pooled class")
 
     def _accounts(self, promise: Certificate) -> bool:
         """Whether the parts of no claim have more rows than there are, nor fewer where every row speaks."""
         seen: Counter[tuple[int, int]] = Counter()
         for claim, part, at in zip(self.claims, self.parts, self.slices, strict=True):
             seen[claim] += int(promise.rows[at].sum()) + part.uncovered_rows
-        whole = not self.left_out and all(part.rule.takes_every_row for part in self.parts)
+        whole = not any(self.left_out()) and all(part.rule.takes_every_row for part in self.parts)
         astray = any(part.uncovered_rows and not part.uncovered.any() for part in self.parts)
         return not astray and all(rows == promise.n if whole else rows <= promise.n for rows in seen.values())
 
@@ -230,7 +259,7 @@ class ClassBins(About):
         yield from self._spread(promise)
         bins = plural(int(promise.promised.sum()), "bin")
         yield f"  Basis: {plural(promise.n, 'row')}, {promise.bound} intervals in {bins}; {promise.source}."
-        yield from (f"  Not covered: {sentence}." for sentence in (*self.left_out, *self._edges(promise)))
+        yield from (f"  Not covered: {sentence}." for sentence in (*self.left_out(), *self._edges(promise)))
 
     @property
     def _words(self) -> Certified:
@@ -248,14 +277,14 @@ class ClassBins(About):
             told = round_up(half) != round_up(promise.epsilon) and (promise.epsilon > UNEVEN * half or len(widths) > 2)
             yield f"  Worst: {worst}{more if told else ''}."
         if promise.mode == "simultaneous":
-            covered = " on what is covered" if self.left_out or any(self._edges(promise)) else ""
+            covered = " on what is covered" if any(self.left_out()) or any(self._edges(promise)) else ""
             bound = round_up(self.error_bound(promise))
             yield f"  The {self.notion} calibration error is then at most {bound}{covered}."
 
     def _edges(self, promise: Certificate) -> Iterator[str]:
         edges = sum(int(part.uncovered.sum()) for part in self.parts)
         if edges:
-            aside = self.rows_aside()
+            aside = self.uncovered_rows
             unit = "row" if len(self.aim.claims(len(self.classes))) == 1 else "score"
             share = f"{aside:,} of {plural(aside + int(promise.rows.sum()), unit)}"
             yield f"scores on a bin edge ({plural(edges, 'edge')}, {share})"
@@ -269,6 +298,17 @@ def part_name(rank: int, column: int, classes: tuple[str, ...]) -> str:
     if column < 0:
         return f"rank {rank}"
     return f"class {classes[column]!r}" + (f" at rank {rank}" if rank > 1 else "")
+
+
+def few_rows(rank: int, least: int, rows: Mapping[str, float], noun: str = "rows") -> str:
+    """The classes that fewer than ``least`` rows name at a rank, in words."""
+    names = [f"{name!r} ({size:,.6g})" for name, size in rows.items() if size < least]
+    return f"classes {named_as(rank)} in fewer than {least} {noun}, {first_few(names)}"
+
+
+def named_as(rank: int) -> str:
+    """How a row names its class of a rank, in words."""
+    return "predicted" if rank == 1 else f"ranked {rank}"
 
 
 def refuse_positive(positive: Any) -> None:

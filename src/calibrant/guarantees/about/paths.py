@@ -12,9 +12,9 @@ from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.multiclass.rows import check_class_rows, check_class_scores
 from calibrant.guarantees.about.classes import refuse_positive
 from calibrant.guarantees.about.scores import on_edges
-from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Flags, Terms, first_few, round_up
+from calibrant.guarantees.bounds import Flags
+from calibrant.guarantees.certificate import UNEVEN, AboutMap, Certificate, Terms, first_few, round_up
 from calibrant.guarantees.provenance import ClassProvenance
-from calibrant.maps import Map
 from calibrant.maps.paths import PathMap
 from calibrant.maps.taxonomy import refuse_several
 from calibrant.messages import plural
@@ -22,7 +22,7 @@ from calibrant.numerics import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class PathNodes(About):
+class PathNodes(AboutMap):
     r"""Nodes of the path of every bin of a path map, bin by bin, the broadest node first.
 
     .. math:: |P(v \in a(Y) \mid c(X) = l, X \in \text{bin } b) - h_v| \le \epsilon
@@ -39,27 +39,19 @@ class PathNodes(About):
         By bin, whether it is an edge without a promise; the rows on such edges.
     leaf_rows
         Rows predicted as each class, also those without a promise.
-    remarks
-        What a reader must know about how the outputs were made, as sentences.
+    borrowed
+        Rows that the other leaves count as in the outputs; 0 where these are of a bin's own rows alone.
     """
 
     map: PathMap
     uncovered: Flags
     uncovered_rows: int
     leaf_rows: Ints
-    remarks: tuple[str, ...]
+    borrowed: float
 
     key: ClassVar[str] = "path-nodes"
+    notion: ClassVar[str] = "path"
     unit: ClassVar[str] = "statement"
-
-    def sense(self) -> str:
-        """Every node of a path."""
-        return f"path, {len(self.classes):,} classes"
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The leaves, in the order of the columns."""
-        return self.map.classes
 
     @property
     def depths(self) -> Ints:
@@ -81,10 +73,6 @@ class PathNodes(About):
         """A column that is the same for all nodes of a bin, by bin."""
         return column[np.cumsum(self.depths) - self.depths]
 
-    def rows_aside(self) -> int:
-        """Rows on edges without a promise."""
-        return self.uncovered_rows
-
     def levels(self, rows: Ints, terms: Terms) -> Floats:
         """All promised statements share alpha, or the nodes of the one bin that a new row falls in."""
         if terms.mode == "simultaneous":
@@ -105,6 +93,8 @@ class PathNodes(About):
             raise ValueError(f"{bins} bins need as many flags, and each leaf a number of rows")
         if len(promise.rows) != len(self.map.rates):
             raise ValueError("every bin needs an entry for each node of its path")
+        if self.borrowed < 0.0:
+            raise ValueError("borrowed rows must not be below 0")
         if (promise.outputs != self.map.rates).any() or (promise.kind == "logit") != (self.map.on == "logit"):
             raise ValueError("outputs and the kind of scores must be those of the map")
         self._check_rows(promise)
@@ -134,10 +124,6 @@ class PathNodes(About):
             raise ValueError("intervals must hold the share that the rows show")
         if ((promise.lower > 0.0) | (promise.upper < 1.0))[~promise.promised].any():
             raise ValueError("where no rows speak for a bin its interval is [0, 1]")
-
-    def describes(self, map_: Map, outputs: Floats, kind: str) -> bool:
-        """Whether it is this very map."""
-        return bool(self.map == map_)
 
     def rests_on(self, promise: Certificate, provenance: ClassProvenance) -> bool:
         """Whether these are the rows of the fit, by their kind and number."""
@@ -194,7 +180,11 @@ class PathNodes(About):
             half = round_up(float(np.sort(widths)[(len(widths) - 1) // 2]))
             yield f"  Half of the statements hold within {half}."
         yield from self._not_covered(promise)
-        yield from (f"  {remark}" for remark in self.remarks)
+        if self.borrowed:
+            yield (
+                f"  Outputs are shrunk toward the rates of other leaves, worth {self.borrowed:.3g} rows; the intervals "
+                "are of each bin's own rows."
+            )
 
     def _not_covered(self, promise: Certificate) -> Iterator[str]:
         edges = int(self.uncovered.sum())

@@ -10,18 +10,9 @@ import numpy as np
 
 from calibrant.arrays.multiclass.rows import check_fresh_rows
 from calibrant.guarantees.about.classes import refuse_positive
-from calibrant.guarantees.certificate import (
-    UNEVEN,
-    About,
-    Certificate,
-    CertificateCheck,
-    Flags,
-    Terms,
-    first_few,
-    round_up,
-)
+from calibrant.guarantees.bounds import Flags
+from calibrant.guarantees.certificate import UNEVEN, AboutMap, Certificate, CertificateCheck, Terms, first_few, round_up
 from calibrant.guarantees.provenance import ClassProvenance
-from calibrant.maps import Map
 from calibrant.maps.simplex import SimplexBinsMap, project
 from calibrant.messages import plural
 from calibrant.numerics import Floats, Ints
@@ -34,7 +25,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Regions(About):
+class Regions(AboutMap):
     r"""Classes of every region of a map of simplex bins, region by region.
 
     Beside the interval of each class, all classes of a region are promised something together:
@@ -60,25 +51,13 @@ class Regions(About):
     frame_columns: tuple[str, ...] = field(default=(), metadata={"optional": True})
 
     key: ClassVar[str] = "regions"
+    notion: ClassVar[str] = "canonical"
     unit: ClassVar[str] = "region"
-
-    def sense(self) -> str:
-        """All classes together."""
-        return f"canonical, {len(self.classes):,} classes"
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The classes of the map."""
-        return self.map.classes
 
     @property
     def stays(self) -> bool:
         """Whether regions are fixed; rows choose those of a projection."""
         return self.map.scheme != "projection"
-
-    def rows_aside(self) -> int:
-        """Rows on light thresholds."""
-        return self.uncovered_rows
 
     def by_region(self, column: Any) -> Any:
         """A column of the table, with a line for each region and a column for each class."""
@@ -113,10 +92,6 @@ class Regions(About):
             raise ValueError("rows are uncovered on light thresholds, one or more on each, and nowhere else")
         if (self.distances < 2.0 * self.by_region(promise.half_widths).max(axis=1) - ROUNDING)[promised].any():
             raise ValueError("all classes together cannot be surer than twice the least sure one of them")
-
-    def describes(self, map_: Map, outputs: Floats, kind: str) -> bool:
-        """Whether it is this very map."""
-        return bool(self.map == map_)
 
     def rests_on(self, promise: Certificate, provenance: ClassProvenance) -> bool:
         """Whether the rows are counted, as many, and their columns were called so."""

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from calibrant.arrays import Kind, check_rows
-from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Flags, Terms, round_up
+from calibrant.guarantees.bounds import Flags
+from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, round_up
 from calibrant.guarantees.origins import BinRule
 from calibrant.guarantees.provenance import Provenance
 from calibrant.maps import Map, StepMap
@@ -59,10 +60,6 @@ class ScoreBins(About):
     def stays(self) -> bool:
         """Whether no edge is a row."""
         return not self.uncovered.any()
-
-    def rows_aside(self) -> int:
-        """Rows on uncovered edges."""
-        return self.uncovered_rows
 
     def levels(self, rows: Ints, terms: Terms) -> Floats:
         """The same for all bins that are promised, which share alpha; all of it for the bin of a new row."""

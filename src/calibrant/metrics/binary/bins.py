@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Kind, Rows, check_rows
-from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.maps import StepMap
-from calibrant.messages import Advice, Argument, InputError, Phrase
-from calibrant.numerics import Floats, Guide, chunks
+from calibrant.messages import Advice, Argument, InputError, Phrase, plural
+from calibrant.numerics import Column, Floats, Guide, chunks
 from calibrant.tallies import Clusters, Tally
 
 Strategy = Literal["width", "mass", "distinct", "auto"]
+Edges = ArrayLike | StepMap | None
+"""Inner edges of bins, or a step map that has them; None to have them chosen."""
+
 Scores = ArrayLike | Tally
 """What a metric's first argument may be; beside a tally there are no labels and no weights."""
 
@@ -26,15 +29,15 @@ ENOUGH_ROWS = 50
 """Rows that every distinct score must have before binning can be skipped (002 section 1.4.1)."""
 
 
-_CHOSEN: dict[Strategy, str] = {
-    "width": "{} bins of equal width",
-    "mass": "{} bins of equal mass",
-    "distinct": "{} distinct scores",
-    "auto": "{} bins chosen by the number of rows",
+_CHOSEN: dict[Strategy, tuple[str, str]] = {
+    "width": ("bin of equal width", "bins of equal width"),
+    "mass": ("bin of equal mass", "bins of equal mass"),
+    "distinct": ("distinct score", "distinct scores"),
+    "auto": ("bin chosen by the number of rows", "bins chosen by the number of rows"),
 }
 
 
-def tally_of(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Tally:
+def tally_of(scores: Scores, y: Column = None, sample_weight: Column = None) -> Tally:
     """The tally that a metric works on: the one given, or an exact one of the rows given.
 
     Whatever else is to be said about rows (weights that are counts, the positive label, a grid) is said in
@@ -44,9 +47,7 @@ def tally_of(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLik
     return data if isinstance(data, Tally) else Tally.from_rows(data)
 
 
-def grouped_or_tally(
-    scores: GroupedScores, y: ArrayLike | None, sample_weight: ArrayLike | None, groups: ArrayLike | None
-) -> Tally | Clusters:
+def grouped_or_tally(scores: GroupedScores, y: Column, sample_weight: Column, groups: Column) -> Tally | Clusters:
     """What a metric whose intervals allow for groups of dependent rows works on."""
     if isinstance(scores, Clusters):
         if any(given is not None for given in (y, sample_weight, groups)):
@@ -64,7 +65,7 @@ def grouped_or_tally(
     return Clusters.of_rows(rows)
 
 
-def rows_or_tally(scores: Scores, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Tally | Rows:
+def rows_or_tally(scores: Scores, y: Column, sample_weight: Column) -> Tally | Rows:
     """What a metric was given, checked: the tally, or rows of probabilities that nobody has sorted yet."""
     data: Tally | Rows
     if isinstance(scores, Tally):
@@ -117,12 +118,12 @@ class Bins:
     def of(
         cls,
         scores: Scores,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        y: Column = None,
+        sample_weight: Column = None,
         *,
         n_bins: int = 15,
         strategy: Strategy = "width",
-        edges: ArrayLike | StepMap | None = None,
+        edges: Edges = None,
     ) -> Bins:
         """Bins of a tally or of rows.
 
@@ -144,8 +145,7 @@ class Bins:
         for the others; O(cells) from a tally.
         """
         check_option("strategy", strategy, get_args(Strategy))
-        if not is_whole(n_bins) or n_bins < 1:
-            raise InputError("n_bins", f"must be a whole number from 1 on, got {n_bins!r}")
+        check_whole("n_bins", n_bins)
         data = rows_or_tally(scores, y, sample_weight)
         if edges is not None:
             inner = _check_edges(edges)
@@ -202,7 +202,6 @@ class Bins:
         return cls(inner, n, events, score_sum, None if rows.counts else w2)
 
     def __len__(self) -> int:
-        """Number of bins, empty ones included."""
         return len(self.n)
 
     @property
@@ -238,10 +237,11 @@ class Bins:
         return np.asarray(np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0))
 
 
-def describe(bins: Bins, strategy: Strategy, edges: ArrayLike | StepMap | None) -> str:
+def describe(bins: Bins, strategy: Strategy, edges: Edges) -> str:
     """How many bins there are and how they were chosen, for the name of a number."""
-    text = ("{} bins of given edges" if edges is not None else _CHOSEN[strategy]).format(f"{len(bins):,}")
-    return text.replace("bins", "bin", 1).replace("scores", "score", 1) if len(bins) == 1 else text
+    return plural(
+        len(bins), *(("bin of given edges", "bins of given edges") if edges is not None else _CHOSEN[strategy])
+    )
 
 
 def _check_edges(edges: ArrayLike | StepMap) -> Floats:

@@ -13,7 +13,7 @@ from calibrant.arrays.columns import check_option
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.estimates import Estimate
-from calibrant.numerics import Floats
+from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
 Kind = Literal["max", "range"]
@@ -31,9 +31,7 @@ NULL_HIGH = {"max": 2.2414027273321415, "range": 2.49767216104865}
 """Their 95 % quantiles."""
 
 
-def ecce(
-    scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None, *, kind: Kind = "max"
-) -> Estimate:
+def ecce(scores: Scores, y: Column = None, sample_weight: Column = None, *, kind: Kind = "max") -> Estimate:
     r"""Estimated cumulative calibration error: how far labels and scores drift apart in score order.
 
     .. math:: C_k = \frac1n \sum_{i \le k} (y_{(i)} - s_{(i)}), \qquad

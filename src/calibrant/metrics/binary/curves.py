@@ -89,9 +89,9 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
     z = logit(scores, ends)
     hits, misses = float(events.sum()), float((n - events).sum())
     if not (hits > 0.0 and misses > 0.0):
-        return _undefined(_one_class())
+        return _undefined(curve_of_one_class())
     if _separated(z, n, events):
-        return _undefined(_separated_classes())
+        return _undefined(curve_of_separated_classes())
     centre, spread = (z[0] + z[-1]) / 2.0, max((z[-1] - z[0]) / 2.0, 1e-9)
     unit, rows, observed = (z - centre) / spread, n.astype(np.float64), events.astype(np.float64)
     for knots in _knot_choices(unit, rows, min(hits, misses)):
@@ -102,7 +102,7 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
         if fit.converged:
             notes = () if len(knots) == 5 else (_fewer_knots(len(knots), size > 1),)
             return SplineCurve(knots, fit.coefficients, centre, spread, ends, notes)
-    return _undefined(_not_settled())
+    return _undefined(curve_did_not_settle())
 
 
 def _knot_choices(unit: Floats, rows: Floats, rarer: float) -> list[Floats]:
@@ -225,19 +225,11 @@ def _undefined(why: Note) -> Curve:
     return LineCurve(np.array([0.0, 1.0]), np.full(2, np.nan), (why,))
 
 
-@note("curve-of-one-class")
-def _one_class(voice: Voice) -> str:
-    return "only one class is present: the likelihood has no maximum"
-
-
-@note("curve-of-separated-classes")
-def _separated_classes(voice: Voice) -> str:
-    return f"the classes are separated by the {voice.nouns.score}: the likelihood has no maximum"
-
-
-@note("curve-did-not-settle")
-def _not_settled(voice: Voice) -> str:
-    return "Newton's method did not settle"
+curve_of_one_class = note("curve-of-one-class", "only one class is present: the likelihood has no maximum")
+curve_of_separated_classes = note(
+    "curve-of-separated-classes", "the classes are separated by the {nouns.score}: the likelihood has no maximum"
+)
+curve_did_not_settle = note("curve-did-not-settle", "Newton's method did not settle")
 
 
 @note("fewer-knots")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_option
-from calibrant.maps import StepMap
 from calibrant.messages import Note
-from calibrant.metrics.binary.bins import Bins, Scores, Strategy, tally_of
+from calibrant.metrics.binary.bins import Bins, Edges, Scores, Strategy, tally_of
 from calibrant.metrics.binary.means import Moments, Part, logarithmic_loss, moments, parts_of, squared_loss
 from calibrant.metrics.binary.scores import infinite_loss, resolution_notes
-from calibrant.numerics import Floats
+from calibrant.metrics.estimates import plain
+from calibrant.numerics import Column, Floats
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Tally
 
@@ -89,13 +89,8 @@ class Decomposition:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; what is unknown is left out, and a number that is not finite is None."""
-        fields = vars(self) | {"notes": [note.as_dict() for note in self.notes]}
-        known = {key: value for key, value in fields.items() if value is not None and value != []}
-        known["fixable"] = self.fixable
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in known.items()
-        }
+        known = {key: value for key, value in vars(self).items() if value is not None and value != ()}
+        return {key: plain(value) for key, value in known.items()} | {"fixable": plain(self.fixable)}
 
     def __str__(self) -> str:
         """The sum, and how much of it recalibration could mend."""
@@ -111,14 +106,14 @@ class Decomposition:
 
 def decompose(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     loss: LossName = "brier",
     method: Method = "isotonic",
     n_bins: int = 15,
     strategy: Strategy = "mass",
-    edges: ArrayLike | StepMap | None = None,
+    edges: Edges = None,
 ) -> Decomposition:
     r"""Miscalibration, discrimination and uncertainty of a proper loss.
 
@@ -172,16 +167,8 @@ def _isotonic(tally: Tally, loss: LossName) -> Decomposition:
     total, rates = float(n.sum()), events / n
     base = float(events.sum()) / total
     raw, best, plain = (moments(parts, LOSSES[loss]) for parts in (parts_of(tally), *_one(rates, base, n, events)))
-    gap = _squared_gap(tally, lower[starts], rates) if loss == "brier" else None
-    return Decomposition(
-        f"{TITLES[loss]}, isotonic",
-        _mean(raw, loss),
-        math.inf if loss == "log" and raw.impossible else max(raw.loss - best.loss, 0.0) / total,
-        max(plain.loss - best.loss, 0.0) / total,
-        plain.loss / total,
-        squared_gap=gap,
-        notes=_notes(tally, loss, raw),
-    )
+    found = _decomposition(tally, loss, "isotonic", total, raw, raw, best, plain)
+    return found if loss == "log" else replace(found, squared_gap=_squared_gap(tally, lower[starts], rates))
 
 
 def _binned(tally: Tally, loss: LossName, bins: Bins) -> Decomposition:
@@ -194,14 +181,21 @@ def _binned(tally: Tally, loss: LossName, bins: Bins) -> Decomposition:
     best, plain = (moments(parts, LOSSES[loss]) for parts in _one(rates, base, n, events))
     # Rows that are impossible at their own score and at their bin's mean are infinite in both, and differ by nothing.
     apart = loss == "log" and raw.impossible != middle.impossible
+    found = _decomposition(tally, loss, f"{len(n)} bins", total, raw, middle, best, plain)
+    gap = float((n * (rates - means) ** 2).sum()) / total if loss == "brier" else None
+    return replace(found, within=math.inf if apart else (raw.loss - middle.loss) / total, squared_gap=gap)
+
+
+def _decomposition(
+    tally: Tally, loss: LossName, method: str, total: float, raw: Moments, judged: Moments, best: Moments, base: Moments
+) -> Decomposition:
+    """From the mean losses of the scores, of what is judged, of recalibrated scores and of the base rate."""
     return Decomposition(
-        f"{TITLES[loss]}, {len(n)} bins",
+        f"{TITLES[loss]}, {method}",
         _mean(raw, loss),
-        math.inf if loss == "log" and middle.impossible else max(middle.loss - best.loss, 0.0) / total,
-        max(plain.loss - best.loss, 0.0) / total,
-        plain.loss / total,
-        within=math.inf if apart else (raw.loss - middle.loss) / total,
-        squared_gap=float((n * (rates - means) ** 2).sum()) / total if loss == "brier" else None,
+        math.inf if loss == "log" and judged.impossible else max(judged.loss - best.loss, 0.0) / total,
+        max(base.loss - best.loss, 0.0) / total,
+        base.loss / total,
         notes=_notes(tally, loss, raw),
     )
 

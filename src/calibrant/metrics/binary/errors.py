@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_option, is_whole
-from calibrant.maps import StepMap
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note, Setting, Voice, note, plural
-from calibrant.metrics.binary.bins import ENOUGH_ROWS, Bins, Scores, Strategy, describe, tally_of
+from calibrant.metrics.binary.bins import ENOUGH_ROWS, Bins, Edges, Scores, Strategy, describe, tally_of
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.resampling import Resampled, Statistic, null_facts, uncertainty
-from calibrant.numerics import Floats
+from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
-
-Edges = ArrayLike | StepMap | None
 
 
 def ece(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     p: float = 1,
     n_bins: int = 15,
@@ -71,8 +69,8 @@ def ece(
 
 def debiased_ece(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     n_bins: int = 15,
     strategy: Strategy = "mass",
@@ -128,18 +126,14 @@ def debiased_ece(
         null = null_facts(bins, statistic if squared else lambda sample: _root(statistic(sample)), random_state)
     else:
         notes += (_no_null(),)
-    if squared:
-        return Estimate(name, square, se, low, high, **null, notes=notes)
-    if square < 0:
-        notes += (negative_square(square),)
-    value, low, high = _root(np.array([square, low, high])).tolist()
-    return Estimate(name, value, se / (2.0 * value) if value > 0 else None, low, high, **null, notes=notes)
+    found = Estimate(name, square, se, low, high, **null, notes=notes)
+    return found if squared else root_of(found)
 
 
 def sweep_ece(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     p: float = 1,
     max_bins: int = 500,
@@ -171,14 +165,13 @@ def sweep_ece(
     ECE, 12 bins of equal mass by sweep: 0.0241 (standard error 0.0064)
     """
     check_power(p)
-    if not is_whole(max_bins) or max_bins < 1:
-        raise InputError("max_bins", f"must be a whole number from 1 on, got {max_bins!r}")
+    check_whole("max_bins", max_bins)
     tally = tally_of(scores, y, sample_weight)
     starts, capped = _sweep(tally, int(max_bins))
     n, events, score_sum = (np.add.reduceat(x, starts) for x in (tally.n, tally.events, tally.scores * tally.n))
     w2 = None if tally.counts else np.add.reduceat(np.asarray(tally.cells.w2), starts)
     bins = Bins(tally.lower_edges[starts[1:]], n, events, score_sum, w2)
-    notes = (_sweep_capped(int(max_bins)),) if capped else ()
+    notes = (sweep_ended(int(max_bins)),) if capped else ()
     name = f"{with_order('ECE', p)}, {plural(len(bins), 'bin')} of equal mass by sweep"
     found = _plug_in(name, bins, _gap_norm(p, "mean"), random_state, notes)
     return Estimate(name, found.value, se=found.se, notes=found.notes)
@@ -186,8 +179,8 @@ def sweep_ece(
 
 def pde(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     p: float = 1,
     n_bins: int = 15,
@@ -241,17 +234,12 @@ class WeakError(Estimate):
     gain: float = 0.0
 
     def __str__(self) -> str:
-        """One sentence, and one about the gain."""
         told = f"  Adding {self.beta:+.4f} times the function would have lowered the Brier score by {self.gain:.6f}."
         return f"{super().__str__()}\n{told}"
 
 
 def weak_error(
-    scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    function: Callable[[Floats], NDArray[Any]],
+    scores: Scores, y: Column = None, sample_weight: Column = None, *, function: Callable[[Floats], NDArray[Any]]
 ) -> WeakError:
     r"""Calibration error with respect to a test function f.
 
@@ -346,9 +334,18 @@ def _root(square: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
+def root_of(square: Estimate) -> Estimate:
+    """The root of a debiased square, and of its interval; the null values are roots already."""
+    notes = (*square.notes, negative_square(square.value)) if square.value < 0 else square.notes
+    value, low, high = (None if x is None else math.sqrt(max(x, 0.0)) for x in (square.value, square.low, square.high))
+    assert value is not None
+    se = square.se / (2.0 * value) if square.se is not None and value > 0 else None
+    return replace(square, value=value, se=se, low=low, high=high, notes=notes)
+
+
 def _left_out(bins: Bins, kept: NDArray[np.bool_]) -> tuple[Note, ...]:
     lost = 1.0 - float(bins.n[kept].sum() / bins.n.sum())
-    return (single_rows(lost),) if lost > 0 else ()
+    return (single_rows_left_out(lost),) if lost > 0 else ()
 
 
 def _debiased_spread(bins: Bins, kept: NDArray[np.bool_], square: float) -> tuple[float, float, float]:
@@ -425,6 +422,13 @@ def check_power(p: float) -> None:
         raise InputError("p", f"must be a number from 1 on, or np.inf for the largest error, got {p!r}")
 
 
+@note("few-rows-per-score")
+def _few_rows(voice: Voice, few: int, scores: int, enough: int) -> str:
+    distinct = plural(scores, f"distinct {voice.nouns.score}", f"distinct {voice.nouns.scores}")
+    advice = "binning is advised (Gupta 2023, section 1.4.1)."
+    return f"{few:,} of {distinct} hold fewer than {enough} {voice.nouns.rows} each: {advice}"
+
+
 def _few(bins: Bins) -> tuple[Note, ...]:
     few = int((bins.n < ENOUGH_ROWS).sum())
     return (_few_rows(few, len(bins), ENOUGH_ROWS),) if few else ()
@@ -437,34 +441,16 @@ def with_order(name: str, p: float) -> str:
     return f"largest {name}" if np.isinf(p) else f"l{p:g} {name}"
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Notes
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------- Notes
 
 
-@note("few-rows-per-score")
-def _few_rows(voice: Voice, few: int, scores: int, enough: int) -> str:
-    distinct = plural(scores, f"distinct {voice.nouns.score}", f"distinct {voice.nouns.scores}")
-    advice = "binning is advised (Gupta 2023, section 1.4.1)."
-    return f"{few:,} of {distinct} hold fewer than {enough} {voice.nouns.rows} each: {advice}"
-
-
-@note("no-two-rows")
-def no_two_rows(voice: Voice) -> str:
-    """No bin has an estimate of its variance."""
-    return f"Not defined: no bin holds two {voice.nouns.rows}."
-
-
-@note("single-rows-left-out")
-def single_rows(voice: Voice, share: float) -> str:
-    """The share of rows that are alone in their bin."""
-    return f"Bins of a single {voice.nouns.row} are left out: {share:.2%} of the {voice.nouns.rows}."
-
-
-@note("negative-square")
-def negative_square(voice: Voice, square: float) -> str:
-    """The debiased square came out below 0."""
-    return f"The estimate of the squared error is negative ({square:.2g}), as chance makes it: shown as 0."
+no_two_rows = note("no-two-rows", "Not defined: no bin holds two {nouns.rows}.")
+single_rows_left_out = note(
+    "single-rows-left-out", "Bins of a single {nouns.row} are left out: {share:.2%} of the {nouns.rows}."
+)
+negative_square = note(
+    "negative-square", "The estimate of the squared error is negative ({square:.2g}), as chance makes it: shown as 0."
+)
 
 
 @note("no-null-under-importance-weights")
@@ -473,6 +459,4 @@ def _no_null(voice: Voice) -> str:
     return f"No null value under importance weights: build the tally with {counts} if weights are repetitions."
 
 
-@note("sweep-ended")
-def _sweep_capped(voice: Voice, max_bins: int) -> str:
-    return f"The sweep ended at max_bins = {max_bins:,} with the rates still in order."
+sweep_ended = note("sweep-ended", "The sweep ended at max_bins = {max_bins:,} with the rates still in order.")

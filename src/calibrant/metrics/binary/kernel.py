@@ -7,36 +7,26 @@ from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from calibrant.messages import InputError, Voice, note
+from calibrant.messages import InputError, note
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.metrics.variance import squared_weights
-from calibrant.numerics import Floats
+from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
 NARROWEST = 0.005
 """Smallest bandwidth: the running sums hold exp(2 score / bandwidth), which must stay a double."""
 
 
-@note("no-null-quantile-under-importance-weights")
-def _no_null_high(voice: Voice) -> str:
-    return "importance weights: what a calibrated model would show in one sample of twenty is not known"
+no_null_quantile_under_importance_weights = note(
+    "no-null-quantile-under-importance-weights",
+    "importance weights: what a calibrated model would show in one sample of twenty is not known",
+)
+no_pair_of_rows = note("no-pair-of-rows", "one {nouns.row} makes no pair: at least two are needed")
 
 
-@note("no-pair-of-rows")
-def _no_pair(voice: Voice) -> str:
-    return f"one {voice.nouns.row} makes no pair: at least two are needed"
-
-
-def skce(
-    scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    bandwidth: float = 0.1,
-) -> Estimate:
+def skce(scores: Scores, y: Column = None, sample_weight: Column = None, *, bandwidth: float = 0.1) -> Estimate:
     r"""Squared kernel calibration error, unbiased.
 
     .. math:: \mathrm{SKCE} = \frac{1}{n(n-1)} \sum_{i \ne j} (y_i - s_i)(y_j - s_j)\, e^{-|s_i - s_j| / h},
@@ -83,7 +73,7 @@ def skce(
     name = f"SKCE, bandwidth {bandwidth:g}"
     cells = _Residuals.of(tally)
     if not cells.pairs > 0.0:
-        return Estimate(name, math.nan, notes=(_no_pair(),))
+        return Estimate(name, math.nan, notes=(no_pair_of_rows(),))
     seen = _decayed(tally.scores, cells.sums, bandwidth)
     seen += _decayed(tally.scores, cells.sums, bandwidth, backwards=True) + cells.sums
     value = (float((cells.sums * seen).sum()) - float(cells.squares.sum())) / cells.pairs
@@ -93,7 +83,7 @@ def skce(
         se=_standard_error(tally, cells, seen, value),
         null=None if _repeats(tally) and not tally.counts else 0.0,
         null_high=_null_high(tally, cells.pairs, bandwidth) if tally.counts else None,
-        notes=() if tally.counts else (_no_null_high(),),
+        notes=() if tally.counts else (no_null_quantile_under_importance_weights(),),
     )
 
 

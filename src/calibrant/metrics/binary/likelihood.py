@@ -11,6 +11,7 @@ from scipy import special
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.variance import Spread, spread_of
 from calibrant.numerics import Floats, Grid, logit
+from calibrant.solvers import Derivatives, damped_newton, softplus
 from calibrant.tallies import Clusters, Tally
 
 REACH = 40.0
@@ -76,27 +77,19 @@ class Likelihood:
     def best(self, *, shift: float | None = None, stretch: float | None = None) -> Point:
         """The most likely point, with one of the parameters held where it is given."""
         free = np.array([shift is None, stretch is None])
-        theta = np.array([0.0 if shift is None else shift, 0.0 if stretch is None else stretch])
-        loss, gradient, hessian = self._derivatives(theta)
-        for _ in range(STEPS):
-            if not free.any():
-                break
-            inside = hessian[np.ix_(free, free)] + 1e-12 * np.eye(int(free.sum()))
-            step = np.zeros(2)
-            step[free] = np.linalg.solve(inside, gradient[free])
-            if float(gradient[free] @ step[free]) <= 1e-13 * (1.0 + abs(loss)):
-                theta = np.where(free, np.clip(theta - step, -REACH, REACH), theta)  # rounding hides any descent here
-                loss = self._loss(theta)
-                break
-            for halving in range(HALVINGS):
-                moved = theta - step * 0.5**halving
-                trial = np.where(free, np.clip(moved, -REACH, REACH), theta)
-                result = self._derivatives(trial)
-                if result[0] < loss:
-                    break
-            else:
-                break
-            theta, (loss, gradient, hessian) = trial, result
+        start = np.array([0.0 if shift is None else shift, 0.0 if stretch is None else stretch])
+
+        def step(_: Floats, there: Derivatives) -> Floats:
+            inside = there.curvature[np.ix_(free, free)] + 1e-12 * np.eye(int(free.sum()))
+            move = np.zeros(2)
+            move[free] = -np.linalg.solve(inside, there.gradient[free])
+            return move
+
+        def bounded(theta: Floats) -> Floats:
+            return np.where(free, np.clip(theta, -REACH, REACH), theta)
+
+        found = damped_newton(self._derivatives, step, start, lambda loss: 1e-13 * (1.0 + abs(loss)), bounded)
+        theta, loss = found.point, self._loss(found.point)
         if shift is None and stretch is not None and abs(theta[0]) >= REACH:
             theta[0] = self._matching_shift(stretch)
             loss = self._loss(theta)
@@ -133,16 +126,15 @@ class Likelihood:
         z = self.log_odds + theta[0] + theta[1] * self.distance
         return float((self.n * (np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z)))) - self.events * z).sum())
 
-    def _derivatives(self, theta: Floats) -> tuple[float, Floats, Floats]:
+    def _derivatives(self, theta: Floats) -> Derivatives:
         z = self.log_odds + theta[0] + theta[1] * self.distance
-        decay = np.exp(-np.abs(z))
-        p = np.where(z >= 0.0, 1.0, decay) / (1.0 + decay)
-        loss = float((self.n * (np.maximum(z, 0.0) + np.log1p(decay)) - self.events * z).sum())
+        value, p = softplus(z)
+        loss = float((self.n * value - self.events * z).sum())
         residual, v = self.n * p - self.events, self.n * p * (1.0 - p)
         cross = float((v * self.distance).sum())
         gradient = np.array([float(residual.sum()), float((residual * self.distance).sum())])
         hessian = np.array([[float(v.sum()), cross], [cross, float((v * self.distance**2).sum())]])
-        return loss, gradient, hessian
+        return Derivatives(loss, gradient, hessian)
 
 
 # ---------------------------------------------------------------------------------------------------------- parameters

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit
 
-from calibrant.messages import Note, Voice, note
+from calibrant.messages import Note, note
 from calibrant.metrics.binary.likelihood import Parameters
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, spread_of
@@ -91,11 +91,11 @@ class LogOdds:
         """What the reader must know about these data."""
         notes: list[Note] = [*end_notes(self.tally)]
         if self.one_class:
-            notes.append(_one_class())
+            notes.append(parameters_of_one_class())
         elif self.low == self.high:
-            notes.append(_constant_score())
+            notes.append(constant_score())
         elif self.apart:
-            notes.append(_separated())
+            notes.append(separated_classes())
         if self.few_groups:
             notes.append(few_groups(FEWEST_CLUSTERS))
         return tuple(notes)
@@ -222,16 +222,10 @@ def _both(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
     return (data.expected, data.observed), (data.observed, data.expected)
 
 
-@note("parameters-of-one-class")
-def _one_class(voice: Voice) -> str:
-    return "only one class is present: intercept, slope and E/O are not defined"
-
-
-@note("constant-score")
-def _constant_score(voice: Voice) -> str:
-    return f"the {voice.nouns.score} is constant: a slope is not defined"
-
-
-@note("separated-classes")
-def _separated(voice: Voice) -> str:
-    return f"the classes are separated by the {voice.nouns.score}: the slope has no finite estimate"
+parameters_of_one_class = note(
+    "parameters-of-one-class", "only one class is present: intercept, slope and E/O are not defined"
+)
+constant_score = note("constant-score", "the {nouns.score} is constant: a slope is not defined")
+separated_classes = note(
+    "separated-classes", "the classes are separated by the {nouns.score}: the slope has no finite estimate"
+)

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note
 from calibrant.metrics.binary.bins import GroupedScores, Scores, grouped_or_tally, tally_of
 from calibrant.metrics.binary.curves import SMOOTHERS, Method, row_quantiles
 from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import Estimate, Result
 from calibrant.metrics.resampling import generator
 from calibrant.metrics.variance import FEWEST_CLUSTERS
-from calibrant.numerics import Floats, Grid
+from calibrant.numerics import Column, Floats, Grid
 from calibrant.tallies import Clusters, Tally
 
 MANY_CELLS = 1 << 16
@@ -31,7 +31,7 @@ PLACES = 201
 
 
 @dataclass(frozen=True)
-class Recalibration:
+class Recalibration(Result):
     """Calibration in the large, calibration slope and expected over observed events, with 95 % intervals.
 
     Attributes
@@ -65,15 +65,7 @@ class Recalibration:
     def _estimates(self) -> dict[str, Estimate]:
         return {key: value for key, value in vars(self).items() if isinstance(value, Estimate)}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; a value that is not finite is None."""
-        rest: dict[str, Any] = {key: value for key, value in vars(self).items() if not isinstance(value, Estimate)}
-        rest["notes"] = [note.as_dict() for note in self.notes]
-        rest["covariance"] = [[_finite(value) for value in row] for row in self.covariance]
-        return {key: value.to_dict() for key, value in self._estimates().items()} | rest
-
     def __str__(self) -> str:
-        """A table with one line for each number."""
         lines = [f"{'':<44}{'value':>9}{'low':>9}{'high':>9}   ideal"]
         for estimate, ideal in zip(self._estimates().values(), (0, 1, 0, 1, 1), strict=True):
             ends = (math.nan if end is None else end for end in (estimate.value, estimate.low, estimate.high))
@@ -82,11 +74,7 @@ class Recalibration:
 
 
 def recalibration(
-    scores: GroupedScores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    groups: ArrayLike | None = None,
+    scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None
 ) -> Recalibration:
     r"""Calibration intercept and slope by logistic regression on the log-odds, and expected over observed events.
 
@@ -145,7 +133,7 @@ def recalibration(
 
 
 @dataclass(frozen=True, eq=False)
-class CalibrationCurve:
+class CalibrationCurve(Result):
     """Event rate as a function of the score: ``rates[i]`` at ``scores[i]``."""
 
     method: Method
@@ -153,18 +141,7 @@ class CalibrationCurve:
     rates: Floats
     notes: tuple[Note, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; a rate that is not finite is None."""
-        rates = [_finite(rate) for rate in self.rates.tolist()]
-        return {
-            "method": self.method,
-            "scores": self.scores.tolist(),
-            "rates": rates,
-            "notes": [note.as_dict() for note in self.notes],
-        }
-
     def __str__(self) -> str:
-        """A table of about ten points."""
         shown = np.unique(np.linspace(0, len(self.scores) - 1, min(11, len(self.scores))).astype(int))
         lines = [f"{'score':>8}{'rate':>9}   ({self.method})"]
         lines += [f"{self.scores[i]:8.4f}{self.rates[i]:9.4f}" for i in shown]
@@ -172,7 +149,7 @@ class CalibrationCurve:
 
 
 @dataclass(frozen=True)
-class CurveErrors:
+class CurveErrors(Result):
     """Distances between a flexible calibration curve and the diagonal, over rows.
 
     Attributes
@@ -195,14 +172,7 @@ class CurveErrors:
     se: tuple[float, float, float, float] | None = None
     notes: tuple[Note, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; a value that is not finite is None."""
-        values: dict[str, Any] = {name: _finite(getattr(self, name)) for name in ("ici", "e50", "e90", "emax")}
-        se = None if self.se is None else [_finite(value) for value in self.se]
-        return {"method": self.method, **values, "se": se, "notes": [note.as_dict() for note in self.notes]}
-
     def __str__(self) -> str:
-        """One sentence."""
         values = [self.ici, self.e50, self.e90, self.emax]
         errors = [""] * 4 if self.se is None else [f" (standard error {value:.4f})" for value in self.se]
         names = ("ICI", "E50", "E90", "Emax")
@@ -211,12 +181,7 @@ class CurveErrors:
 
 
 def calibration_curve(
-    scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    method: Method = "spline",
-    at: ArrayLike | None = None,
+    scores: Scores, y: Column = None, sample_weight: Column = None, *, method: Method = "spline", at: Column = None
 ) -> CalibrationCurve:
     r"""Flexible calibration curve: the event rate :math:`c(s) \approx P(Y = 1 \mid s)` without bins.
 
@@ -268,13 +233,13 @@ def calibration_curve(
 
 def ici(
     scores: GroupedScores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     method: Method = "spline",
     repetitions: int = 200,
     random_state: int = 0,
-    groups: ArrayLike | None = None,
+    groups: Column = None,
 ) -> CurveErrors:
     r"""Integrated calibration index and its kin: distances of the flexible curve from the diagonal.
 
@@ -313,8 +278,7 @@ def ici(
     ICI 0.1008, E50 0.1174, E90 0.1544, Emax 0.1557; spline curve
     """
     check_option("method", method, get_args(Method))
-    if not is_whole(repetitions) or repetitions < 0:
-        raise InputError("repetitions", f"must be a whole number from 0 on, got {repetitions!r}")
+    check_whole("repetitions", repetitions, 0)
     data = grouped_or_tally(scores, y, sample_weight, groups)
     tally = _compact(data.tally if isinstance(data, Clusters) else data)
     values, notes = _distances(method, tally.scores, tally.n, tally.events)
@@ -378,7 +342,3 @@ def _deviations(samples: Floats) -> tuple[float, float, float, float]:
     good = samples[np.isfinite(samples[:, 0])]
     a, b, c, d = np.full(4, np.nan) if len(good) < 2 else good.std(axis=0, ddof=1)
     return float(a), float(b), float(c), float(d)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

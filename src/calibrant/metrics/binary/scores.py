@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.arrays import Rows
 from calibrant.arrays.columns import read_floats
-from calibrant.maps import StepMap
 from calibrant.messages import InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import (
     Bins,
+    Edges,
     GroupedScores,
     Scores,
     Strategy,
@@ -25,21 +25,16 @@ from calibrant.metrics.binary.bins import (
     tally_of,
 )
 from calibrant.metrics.binary.means import Loss, Moments, Part, Parts, logarithmic_loss, moments, parts_of, squared_loss
-from calibrant.metrics.estimates import TWO_SIDED, Estimate, upper_point
+from calibrant.metrics.estimates import TWO_SIDED, Estimate, Result, no_spread, upper_point
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, few_groups, spread_of
-from calibrant.numerics import Floats
+from calibrant.numerics import Column, Floats
 from calibrant.tallies import Clusters, Tally
+from calibrant.tallies.cells import mass_below
 
 MOST_STRETCHES = 4
 
 
-def brier(
-    scores: GroupedScores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    groups: ArrayLike | None = None,
-) -> Estimate:
+def brier(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Estimate:
     r"""Brier score: mean squared distance of score and label.
 
     .. math:: \frac{1}{n} \sum_{i=1}^n (s_i - y_i)^2,
@@ -68,7 +63,7 @@ def brier(
     return _mean_estimate("Brier score", rows_or_tally(scores, y, sample_weight), squared_loss)
 
 
-def rmse(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Estimate:
+def rmse(scores: Scores, y: Column = None, sample_weight: Column = None) -> Estimate:
     r"""Root mean squared error, the root of the Brier score.
 
     .. math:: \sqrt{\tfrac{1}{n} \sum_{i=1}^n (s_i - y_i)^2},
@@ -94,11 +89,7 @@ def rmse(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | 
 
 
 def log_loss(
-    scores: GroupedScores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    groups: ArrayLike | None = None,
+    scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None
 ) -> Estimate:
     r"""Log loss in nats, never clipped.
 
@@ -140,7 +131,7 @@ def log_loss(
 
 
 def classification_loss(
-    scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None, *, threshold: float = 0.5
+    scores: Scores, y: Column = None, sample_weight: Column = None, *, threshold: float = 0.5
 ) -> Estimate:
     r"""Share of rows on the wrong side of a threshold.
 
@@ -161,9 +152,7 @@ def classification_loss(
     return _thresholded("classification loss", rows_or_tally(scores, y, sample_weight), threshold, right=0.0)
 
 
-def accuracy(
-    scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None, *, threshold: float = 0.5
-) -> Estimate:
+def accuracy(scores: Scores, y: Column = None, sample_weight: Column = None, *, threshold: float = 0.5) -> Estimate:
     r"""Share of rows on the right side of a threshold.
 
     .. math:: \frac{1}{n} \sum_{i=1}^n \mathbf{1}\bigl[\mathbf{1}[s_i \ge \theta] = y_i\bigr],
@@ -185,13 +174,7 @@ def accuracy(
     return _thresholded("accuracy", rows_or_tally(scores, y, sample_weight), threshold, right=1.0)
 
 
-def auc(
-    scores: GroupedScores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    groups: ArrayLike | None = None,
-) -> Estimate:
+def auc(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Estimate:
     r"""Area under the ROC curve: how often an event outscores another row.
 
     .. math:: A = \frac{1}{PN} \sum_{i: y_i = 1} \sum_{j: y_j = 0}
@@ -222,13 +205,12 @@ def auc(
     events = float(tally.positives)
     others = float(tally.total - events if tally.counts else (tally.n - tally.events).sum())
     if not (events > 0 and others > 0):
-        return Estimate("AUC", math.nan, notes=(_one_class(),))
+        return Estimate("AUC", math.nan, notes=(auc_of_one_class(),))
     sums = np.zeros((2, 4))  # of events and of others: placements, squared weights, these times placements, and squares
     hits_below, others_below = 0.0, 0.0
     for _, n, hits, w2, w2_hits, _ in parts_of(tally):
         rest = n - hits
-        above = events - hits_below - np.cumsum(hits) + 0.5 * hits
-        below = others_below + np.cumsum(rest) - 0.5 * rest
+        above, below = events - mass_below(hits, hits_below), mass_below(rest, others_below)
         sums += [_placements(hits, w2_hits, below / others), _placements(rest, w2 - w2_hits, above / events)]
         hits_below, others_below = hits_below + float(hits.sum()), others_below + float(rest.sum())
     value = float(sums[0, 0] / events)
@@ -240,12 +222,12 @@ def auc(
 
 def sharpness(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     n_bins: int = 10,
     strategy: Strategy = "width",
-    edges: ArrayLike | StepMap | None = None,
+    edges: Edges = None,
 ) -> Estimate:
     r"""Sharpness: how far the event rates of bins lie apart, whatever the scores claim.
 
@@ -272,12 +254,12 @@ def sharpness(
 
 def refinement(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     n_bins: int = 10,
     strategy: Strategy = "width",
-    edges: ArrayLike | StepMap | None = None,
+    edges: Edges = None,
 ) -> Estimate:
     r"""Refinement: the Brier score that is left when every bin says its own event rate.
 
@@ -302,7 +284,7 @@ def refinement(
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionCurve:
+class DecisionCurve(Result):
     """Net benefit per row by threshold, in events found: of the model, of treating all and of treating none.
 
     ``se`` is the standard error of ``model`` at each threshold, NaN where rows are too few.
@@ -319,14 +301,7 @@ class DecisionCurve:
         """Where the model beats both treating all and treating none."""
         return np.asarray(self.model > np.maximum(self.treat_all, self.treat_none))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; a standard error that is not known is None."""
-        data = {name: getattr(self, name).tolist() for name in ("thresholds", "model", "treat_all")}
-        known = [se if math.isfinite(se) else None for se in self.se.tolist()]
-        return {**data, "se": known, "treat_none": self.treat_none}
-
     def __str__(self) -> str:
-        """One sentence, and a table of at most nine thresholds."""
         edges = np.flatnonzero(np.diff(self.useful, prepend=False, append=False)).reshape(-1, 2)
         ends = [(self.thresholds[start], self.thresholds[stop - 1]) for start, stop in edges]
         named = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends[:MOST_STRETCHES]]
@@ -340,11 +315,11 @@ class DecisionCurve:
 
 def net_benefit(
     scores: GroupedScores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
-    thresholds: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
+    thresholds: Column = None,
+    groups: Column = None,
 ) -> DecisionCurve:
     r"""Decision curve: what acting on scores from a threshold on is worth.
 
@@ -385,9 +360,7 @@ def net_benefit(
     return DecisionCurve(at, model, se, hits[0] - cost * alarms[0])
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Groups of dependent rows
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------- Groups of dependent rows
 
 
 def _plain(data: Tally | Clusters) -> Tally:
@@ -418,7 +391,7 @@ def _grouped_auc(plain: Estimate, data: Tally | Clusters) -> Estimate:
     n, hits = np.asarray(tally.n, dtype=np.float64), np.asarray(tally.events, dtype=np.float64)
     rest = n - hits
     events, others = float(hits.sum()), float(rest.sum())
-    below, above = (np.cumsum(rest) - 0.5 * rest) / others, (events - np.cumsum(hits) + 0.5 * hits) / events
+    below, above = mass_below(rest) / others, (events - mass_below(hits)) / events
     spread = spread_of(data, (below - plain.value) / events, (above - plain.value) / others)
     return _with(plain, data, spread, _logit_interval(plain.value, spread.sd, spread.quantile(0.95)))
 
@@ -442,9 +415,7 @@ def _with(plain: Estimate, data: Tally | Clusters, spread: Spread, ends: tuple[f
     return replace(plain, se=spread.sd, low=ends[0], high=ends[1], null_high=None)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# From sums to estimates
-# ----------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------- From sums to estimates
 
 
 def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[Note, ...] = (), null: bool = True) -> Estimate:
@@ -526,26 +497,15 @@ def _root(value: float | None) -> float | None:
     return None if value is None else math.sqrt(value)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Notes
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------- Notes
 
 
 def resolution_notes(data: Tally | Rows) -> tuple[Note, ...]:
     """What a table of bins costs."""
-    return (_bin_means(),) if isinstance(data, Tally) and data.resolution == "bins" else ()
+    return (bin_means(),) if isinstance(data, Tally) and data.resolution == "bins" else ()
 
 
-@note("bin-means")
-def _bin_means(voice: Voice) -> str:
-    return f"computed as if every {voice.nouns.row} had its bin's mean {voice.nouns.score}"
-
-
-@note("no-spread")
-def no_spread(voice: Voice) -> str:
-    """A standard error of 0."""
-    rows = voice.nouns.rows
-    return f"no interval: all {rows} show the same value, and the standard error of 0 is silent about {rows} not seen"
+bin_means = note("bin-means", "computed as if every {nouns.row} had its bin's mean {nouns.score}")
 
 
 @note("scores-of-0-or-1")
@@ -566,9 +526,7 @@ def infinite_loss(
     return f"{why}; no other {words.row} is left" if without is None else f"{why}; without them it is {without:.4f}"
 
 
-@note("auc-of-one-class")
-def _one_class(voice: Voice) -> str:
-    return f"not defined: there are {voice.nouns.rows} of one class only"
+auc_of_one_class = note("auc-of-one-class", "not defined: there are {nouns.rows} of one class only")
 
 
 def _amount(voice: Voice, rows: float, counts: bool) -> str:

@@ -13,20 +13,22 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.arrays import Rows
-from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.columns import check_option, check_whole, is_whole
 from calibrant.messages import InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.binary.bins import Bins, Scores, rows_or_tally, tally_of
 from calibrant.metrics.binary.cumulative import Kind, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.metrics.binary.means import parts_of
 from calibrant.metrics.binary.outcomes import all_outcomes
 from calibrant.metrics.chance import expected_squares
+from calibrant.metrics.estimates import Result
 from calibrant.metrics.resampling import generator
-from calibrant.numerics import Floats, chunks, logit
+from calibrant.numerics import Column, Floats, chunks, logit
 from calibrant.tallies import Tally
+from calibrant.tallies.cells import mass_below
 
 LEVEL = 0.05
 """Below this p-value the sentence of a finding speaks of evidence."""
@@ -46,7 +48,7 @@ LINES = tuple((a, b) for b in (0.5, 0.7, 0.85, 1.2, 1.5, 2.0) for a in (-0.4, 0.
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Result):
     """What a test found; printed as a sentence that never takes a large p-value for a proof.
 
     Attributes
@@ -71,15 +73,7 @@ class Finding:
     p_value: float
     notes: tuple[Note, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; a number that is not finite is None."""
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in vars(self).items()
-        } | {"notes": [note.as_dict() for note in self.notes]}
-
     def __str__(self) -> str:
-        """One sentence, and a line for each note."""
         if math.isnan(self.p_value):
             verdict = ": no p-value"
         else:
@@ -88,7 +82,7 @@ class Finding:
         return "\n".join([f"{self.name}{verdict}", *(f"  {note}" for note in self.notes)])
 
 
-def spiegelhalter(scores: Scores, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Finding:
+def spiegelhalter(scores: Scores, y: Column = None, sample_weight: Column = None) -> Finding:
     r"""Spiegelhalter's z: whether the Brier score is what it should be if the scores are right.
 
     .. math:: z = \frac{\sum_i w_i (y_i - s_i)(1 - 2 s_i)}{\sqrt{\sum_i w_i^2 (1 - 2 s_i)^2 s_i (1 - s_i)}},
@@ -121,18 +115,13 @@ def spiegelhalter(scores: Scores, y: ArrayLike | None = None, sample_weight: Arr
         lever *= lever
         variance += float((part.w2_null * (lever * (s * (1.0 - s)))).sum())
     if not variance > 0.0:
-        return _finding("Spiegelhalter's test", math.nan, math.nan, data, _no_variance())
+        return _finding("Spiegelhalter's test", math.nan, math.nan, data, no_variance())
     z = excess / math.sqrt(variance)
     return _finding("Spiegelhalter's test", z, float(2.0 * special.ndtr(-abs(z))), data)
 
 
 def hosmer_lemeshow(
-    scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    n_bins: int = 10,
-    fitted: bool = False,
+    scores: Scores, y: Column = None, sample_weight: Column = None, *, n_bins: int = 10, fitted: bool = False
 ) -> Finding:
     r"""Hosmer and Lemeshow's chi-square over bins of equal mass, because reviewers ask for it.
 
@@ -176,17 +165,17 @@ def hosmer_lemeshow(
     freedom = int(used.sum()) - (2 if fitted else 0)
     name = f"Hosmer-Lemeshow test, {len(bins)} bins of equal mass"
     if freedom < 1:
-        return _finding(name, math.nan, math.nan, tally, _no_freedom())
+        return _finding(name, math.nan, math.nan, tally, no_degree_of_freedom())
     with np.errstate(over="ignore"):  # a score next to 0 that happened: the statistic may be infinite
         squares = (bins.effective_n * (bins.rate - bins.mean_score) ** 2)[used] / variance[used]
     value = float(squares.sum())
-    return _finding(name, value, float(special.chdtrc(freedom, value)), tally, _no_proof())
+    return _finding(name, value, float(special.chdtrc(freedom, value)), tally, not_a_proof())
 
 
 def debiased_l2_test(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     n_bins: int | None = None,
     repetitions: int = 999,
@@ -245,15 +234,15 @@ def debiased_l2_test(
     largest = _DebiasedL2(s, n, levels)
     name = f"debiased L2 test (T-Cal), {'1 to ' if n_bins is None else ''}{levels[-1]} bins"
     if not largest.levels:
-        return _finding(name, math.nan, math.nan, tally, _no_pair())
+        return _finding(name, math.nan, math.nan, tally, no_pair_in_a_bin())
     value, p_value, _ = _null_p(largest, s, n, events, repetitions, _rng(tally, random_state))
     return _finding(name, value, p_value, tally)
 
 
 def ecce_test(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     kind: Kind = "range",
     method: Literal["auto", "asymptotic", "simulation"] = "auto",
@@ -305,13 +294,13 @@ def ecce_test(
     variance = float((expected_squares(tally) * (tally.scores * (1.0 - tally.scores))).sum())
     name = f"ECCE test, {kind}"
     if not variance > 0.0:
-        return _finding(name, math.nan, math.nan, tally, _nothing_varies())
+        return _finding(name, math.nan, math.nan, tally, nothing_varies())
     if method == "auto":
         method = "simulation" if tally.counts and variance < ENOUGH_VARIANCE else "asymptotic"
     if method == "asymptotic":
         value = ecce(tally, kind=kind).value * float(tally.total) / math.sqrt(variance)
         law = brownian_max_sf if kind == "max" else brownian_range_sf
-        return _finding(name, value, float(law(value)), tally, _brownian())
+        return _finding(name, value, float(law(value)), tally, brownian_p_value())
     s, n, events = _null_cells(_counted(tally, "the simulation", Setting("method", "asymptotic")))
 
     def reach(drawn: Floats) -> Floats:
@@ -324,12 +313,7 @@ def ecce_test(
 
 
 def always_valid_test(
-    scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    n_bins: int = 10,
-    edges: ArrayLike | None = None,
+    scores: Scores, y: Column = None, sample_weight: Column = None, *, n_bins: int = 10, edges: Column = None
 ) -> Finding:
     r"""Test that may be repeated after every row: valid at all sample sizes at once.
 
@@ -383,9 +367,7 @@ def always_valid_test(
     return _finding(f"always-valid test, {size} bins", value, math.exp(-max(log_e, 0.0)), tally)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What the tests share
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------- What the tests share
 
 
 def _finding(name: str, statistic: float, p_value: float, data: Tally | Rows, *notes: Note) -> Finding:
@@ -416,7 +398,7 @@ def _log_ratio(tally: Tally, tilt: float | Floats) -> Floats:
 
 def _by_mass(n: NDArray[Any], size: int) -> NDArray[np.intp]:
     """Which of ``size`` bins of equal mass each cell's middle row lies in; halving the size joins neighbours."""
-    middle = np.cumsum(n, dtype=np.float64) - 0.5 * n
+    middle = mass_below(n)
     return np.asarray((middle / float(n.sum()) * size).astype(np.intp))
 
 
@@ -482,19 +464,18 @@ def _null_p(
     rng: np.random.Generator,
 ) -> tuple[float, float, Note]:
     """The statistic of the labels seen, its p-value if the scores are right, and how that was found."""
-    if not is_whole(repetitions) or repetitions < 1:
-        raise InputError("repetitions", f"must be a whole number from 1 on, got {repetitions!r}")
+    check_whole("repetitions", repetitions)
     value = float(statistic(events[None, :].astype(np.float64))[0])
     least = value - 1e-9 * max(1.0, abs(value))  # equal labels count as equal, whatever order their sums were taken in
     listed = all_outcomes(s, n)
     if listed is not None:
-        return value, _exact(statistic, *listed, least), _exact_p()
+        return value, _exact(statistic, *listed, least), exact_p_value()
     single, reached = bool((n == 1).all()), 0
     for part in chunks(int(repetitions), max(1, 2**21 // len(s))):
         shape = (part.stop - part.start, len(s))
         drawn = (rng.random(shape) < s) if single else rng.binomial(n, s, size=shape)
         reached += int((statistic(drawn.astype(np.float64)) >= least).sum())
-    return value, (1 + reached) / (1 + int(repetitions)), _simulated_p(int(repetitions))
+    return value, (1 + reached) / (1 + int(repetitions)), simulated_p_value(int(repetitions))
 
 
 def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floats, least: float) -> float:
@@ -506,9 +487,7 @@ def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floa
     return min(reached + max(1.0 - float(chance.sum()), 0.0), 1.0)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Notes
-# ----------------------------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------------------------- Notes
 
 
 @note("labels-contradict-scores")
@@ -517,41 +496,15 @@ def _contradicted(voice: Voice, rows: float, counts: bool) -> str:
     return f"labels contradict a {score} of exactly 0 or 1, which a calibrated model's never do ({unit}: {rows:,.6g})"
 
 
-@note("no-variance")
-def _no_variance(voice: Voice) -> str:
-    return f"every {voice.nouns.score} is 0, 0.5 or 1: no variance"
-
-
-@note("no-degree-of-freedom")
-def _no_freedom(voice: Voice) -> str:
-    return f"too few bins with {voice.nouns.scores} inside (0, 1): no degree of freedom"
-
-
-@note("not-a-proof")
-def _no_proof(voice: Voice) -> str:
-    return "p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample's size"
-
-
-@note("no-pair-in-a-bin")
-def _no_pair(voice: Voice) -> str:
-    return f"no bin holds two {voice.nouns.rows} with {voice.nouns.scores} inside (0, 1)"
-
-
-@note("nothing-varies")
-def _nothing_varies(voice: Voice) -> str:
-    return f"every {voice.nouns.score} is 0 or 1: nothing can vary"
-
-
-@note("brownian-p-value")
-def _brownian(voice: Voice) -> str:
-    return "p-value from the law of Brownian motion"
-
-
-@note("exact-p-value")
-def _exact_p(voice: Voice) -> str:
-    return "exact p-value, over all outcomes"
-
-
-@note("simulated-p-value")
-def _simulated_p(voice: Voice, repetitions: int) -> str:
-    return f"p-value from {repetitions:,} simulations"
+no_variance = note("no-variance", "every {nouns.score} is 0, 0.5 or 1: no variance")
+no_degree_of_freedom = note(
+    "no-degree-of-freedom", "too few bins with {nouns.scores} inside (0, 1): no degree of freedom"
+)
+not_a_proof = note(
+    "not-a-proof", "p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample's size"
+)
+no_pair_in_a_bin = note("no-pair-in-a-bin", "no bin holds two {nouns.rows} with {nouns.scores} inside (0, 1)")
+nothing_varies = note("nothing-varies", "every {nouns.score} is 0 or 1: nothing can vary")
+brownian_p_value = note("brownian-p-value", "p-value from the distribution of Brownian motion")
+exact_p_value = note("exact-p-value", "exact p-value, over all outcomes")
+simulated_p_value = note("simulated-p-value", "p-value from {repetitions:,} simulations")

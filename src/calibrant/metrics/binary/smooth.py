@@ -6,14 +6,13 @@ import math
 from numbers import Real
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.resampling import generator
-from calibrant.numerics import Floats
+from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
 FIRST_NODES, LAST_NODES = 1 << 13, 1 << 19
@@ -28,8 +27,8 @@ DRAWS = 200
 
 def smooth_ece(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     bandwidth: float | None = None,
     null: bool = True,

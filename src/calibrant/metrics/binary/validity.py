@@ -8,11 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays.columns import check_option, is_whole
-from calibrant.maps import StepMap
-from calibrant.messages import InputError
-from calibrant.metrics.binary.bins import Bins, Scores, Strategy, tally_of
-from calibrant.numerics import Floats
+from calibrant.arrays.columns import check_option, check_whole
+from calibrant.metrics.binary.bins import Bins, Edges, Scores, Strategy, tally_of
+from calibrant.metrics.estimates import Result
+from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
 SLACK = 1e-12
@@ -20,7 +19,7 @@ SLACK = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class ValidityCurve:
+class ValidityCurve(Result):
     r"""A right-continuous step function :math:`V(\epsilon)`, and the area under it.
 
     Attributes
@@ -62,13 +61,7 @@ class ValidityCurve:
         place = np.searchsorted(self.epsilon, np.asarray(epsilon) + SLACK, side="right")
         return np.asarray(np.append(0.0, heights)[place])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        arrays = {key: getattr(self, key).tolist() for key in ("epsilon", "share", "parts")}
-        return {"name": self.name, **arrays, "auc": self.auc}
-
     def __str__(self) -> str:
-        """One sentence."""
         at_half, at_most = (self.epsilon[np.searchsorted(self.share, part - SLACK)] for part in (0.5, 0.9))
         return (
             f"{self.name}: the error is at most {at_half:.4f} for half of the rows, {at_most:.4f} for 90 % and "
@@ -78,13 +71,13 @@ class ValidityCurve:
 
 def validity_curve(
     scores: Scores,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
     method: Literal["bins", "neighbours"] = "bins",
     n_bins: int = 15,
     strategy: Strategy = "width",
-    edges: ArrayLike | StepMap | None = None,
+    edges: Edges = None,
     k: int = 10,
 ) -> ValidityCurve:
     r"""For each epsilon, the share of rows whose score is within epsilon of the event rate among rows like it.
@@ -115,8 +108,7 @@ def validity_curve(
     """
     check_option("method", method, ("bins", "neighbours"))
     if method == "neighbours":
-        if not is_whole(k) or k < 1:
-            raise InputError("k", f"must be a whole number from 1 on, got {k!r}")
+        check_whole("k", k)
         tally = tally_of(scores, y, sample_weight).for_fitting()
         gap = np.abs(tally.scores - neighbour_rate(tally, int(k)))
         return _curve(f"validity by {int(k)} nearest neighbours", gap, tally.n)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_option, is_whole
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.multiclass.rows import BLOCK
 from calibrant.messages import InputError, plural
 from calibrant.metrics.binary.bins import _check_edges
@@ -76,8 +76,7 @@ class ClassBins:
     ) -> ClassBins:
         """Bins of claims; ``keep`` asks for the bin of each row as well."""
         check_option("strategy", strategy, get_args(ClassStrategy))
-        if not is_whole(n_bins) or n_bins < 1:
-            raise InputError("n_bins", f"must be a whole number from 1 on, got {n_bins!r}")
+        check_whole("n_bins", n_bins)
         if isinstance(claims.notion, Canonical):
             binning, chosen = _by_region(claims, edges)
             return cls._by_claim(claims, binning, chosen, keep)
@@ -147,7 +146,6 @@ class ClassBins:
         return cls(n, events, score_sum, None, at, at, float(len(p)), None, chosen)
 
     def __len__(self) -> int:
-        """Number of bins."""
         return len(self.n)
 
     @property
@@ -161,9 +159,7 @@ class ClassBins:
         return self.n if self.w2 is None else np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# From bins to errors
-# ----------------------------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------------------- From bins to errors
 
 
 def overall(claims: Claims, bins: ClassBins, p: float) -> Statistic:
@@ -204,9 +200,7 @@ def _norms(gap: Floats, share: Floats, group: NDArray[np.intp], groups: int, p: 
     return np.asarray(top * np.bincount(group, share * relative**p, groups) ** (1.0 / p))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Which bin
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------ Which bin
 
 
 def _by_edges(claims: Claims, inner: Floats) -> Binning:

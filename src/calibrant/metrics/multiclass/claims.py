@@ -20,6 +20,11 @@ from calibrant.messages import InputError, Note, plural
 from calibrant.notions import Canonical, Notion, as_notion
 from calibrant.numerics import Floats, to_float32
 
+AskedKind = ClassKind | None
+"""What the scores are; None to find out."""
+Classes = Sequence[Any] | None
+"""Names of classes in the order of the columns; None to read them off the data."""
+
 
 @dataclass(frozen=True, eq=False)
 class Claims:
@@ -58,7 +63,6 @@ class Claims:
     on: str
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.labels)
 
     @property
@@ -106,8 +110,8 @@ def read_claims(
     sample_weight: object = None,
     *,
     notion: Notion | str,
-    classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    classes: Classes = None,
+    kind: AskedKind = None,
     named: Any = None,
 ) -> Claims:
     """The claims of a matrix of class scores, or those of classes ``named`` row by row with their probabilities."""
@@ -153,9 +157,7 @@ def _tops(rows: ClassRows, ranks: int) -> tuple[NDArray[np.intp], Matrix]:
     return at, p
 
 
-def _named_claims(
-    scores: Any, y: Any, sample_weight: object, notion: Notion, classes: Sequence[Any] | None, named: Any
-) -> Claims:
+def _named_claims(scores: Any, y: Any, sample_weight: object, notion: Notion, classes: Classes, named: Any) -> Claims:
     p = np.asarray(scores, dtype=np.float64)
     p = p[:, None] if p.ndim == 1 else p
     given = read_keys(named, "named")

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from calibrant.arrays.kinds import ClassKind
-from calibrant.messages import InputError, Note, Setting, Voice, note
-from calibrant.metrics.binary.errors import check_power, negative_square, no_two_rows, single_rows, with_order
-from calibrant.metrics.estimates import Estimate
+from calibrant.messages import Note, note
+from calibrant.metrics.binary.errors import check_power, no_two_rows, root_of, single_rows_left_out, with_order
+from calibrant.metrics.estimates import Estimate, plain
 from calibrant.metrics.multiclass.bins import ClassBins, ClassStrategy, Statistic, by_class, overall
-from calibrant.metrics.multiclass.claims import Claims, read_claims
+from calibrant.metrics.multiclass.claims import AskedKind, Claims, Classes, read_claims
 from calibrant.metrics.multiclass.covariance import debiased_spread, draws_for, first_order_se, null_draws, null_facts
-from calibrant.notions import Canonical, ClassWise, Notion, TopLabel, as_notion
-from calibrant.numerics import Floats
+from calibrant.notions import Canonical, ClassWise, Notion, notion_by_class
+from calibrant.numerics import Column, Floats
 
 
 def class_ece(
     scores: Any,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
-    classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    classes: Classes = None,
+    kind: AskedKind = None,
     named: Any = None,
     notion: Notion | str = "top-label",
     p: float = 1,
@@ -117,11 +113,11 @@ def class_ece(
 
 def debiased_class_ece(
     scores: Any,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
-    classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    classes: Classes = None,
+    kind: AskedKind = None,
     named: Any = None,
     notion: Notion | str = "top-label",
     n_bins: int = 15,
@@ -179,24 +175,18 @@ def debiased_class_ece(
             drawn = null_draws(claims, bins, statistic, random_state, draws)
             null = _floats(null_facts(drawn if squared else np.sqrt(np.maximum(drawn, 0.0))))
         else:
-            notes += (_no_null(),)
-    if squared:
-        return Estimate(name, square, se, low, high, **null, notes=notes)
-    if square < 0:
-        notes += (negative_square(square),)
-    value = _root(square)
-    se = se / (2.0 * value) if se is not None and value > 0 else None
-    low, high = (None if end is None else _root(end) for end in (low, high))
-    return Estimate(name, value, se, low, high, **null, notes=notes)
+            notes += (no_null_under_weights(),)
+    found = Estimate(name, square, se, low, high, **null, notes=notes)
+    return found if squared else root_of(found)
 
 
 def marginal_error(
     scores: Any,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
-    classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    classes: Classes = None,
+    kind: AskedKind = None,
     n_bins: int = 15,
     strategy: ClassStrategy = "mass",
     uncertainty: bool | None = None,
@@ -258,18 +248,14 @@ class ClassErrors:
     notes: tuple[Note, ...]
 
     def __len__(self) -> int:
-        """Number of classes."""
         return len(self.classes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, one record for each class; what is not finite is None."""
         numbers = {key: getattr(self, key) for key in ("rows", "share", "error", "null", "null_high")}
-        columns = {key: values.tolist() for key, values in numbers.items() if values is not None}
-        records = [
-            {"class": name, **{key: _finite(values[j]) for key, values in columns.items()}}
-            for j, name in enumerate(self.classes)
-        ]
-        return {"name": self.name, "classes": records, "notes": [note.as_dict() for note in self.notes]}
+        columns = {"class": self.classes} | {key: values for key, values in numbers.items() if values is not None}
+        records = [dict(zip(columns, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
+        return {"name": self.name, "classes": records, "notes": plain(self.notes)}
 
     def __str__(self) -> str:
         """A table, a line for each class: all of them up to 30, else the 20 most frequent and how many follow."""
@@ -287,11 +273,11 @@ class ClassErrors:
 
 def class_errors(
     scores: Any,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
-    classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    classes: Classes = None,
+    kind: AskedKind = None,
     named: Any = None,
     notion: Notion | str = "top-label",
     p: float = 1,
@@ -326,11 +312,7 @@ def class_errors(
     1               5   0.3333   0.2000
     """
     check_power(p)
-    sense = as_notion(notion)
-    if not isinstance(sense, TopLabel | ClassWise):
-        raise InputError(
-            Setting("notion", sense.name), "does not tell classes apart", "use 'top-label' or 'class-wise'"
-        )
+    sense = notion_by_class(notion)
     claims = read_claims(scores, y, sample_weight, notion=sense, classes=classes, kind=kind, named=named)
     draws, notes = draws_for(claims, uncertainty)
     bins = ClassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, keep=draws > 0)
@@ -352,9 +334,7 @@ def class_errors(
     )
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# From bins to numbers
-# ----------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------- From bins to numbers
 
 
 def _kept_shares(claims: Claims, bins: ClassBins, size: Floats) -> tuple[Floats, tuple[Note, ...]]:
@@ -365,7 +345,7 @@ def _kept_shares(claims: Claims, bins: ClassBins, size: Floats) -> tuple[Floats,
     averaged = claims.averaged if isinstance(claims.notion, Canonical) else max(int(np.count_nonzero(total)), 1)
     share = np.where(kept, bins.n, 0.0) / np.where(total > 0.0, total, 1.0)[bins.place] / averaged
     lost = 1.0 - float(bins.n[kept].sum() / bins.n.sum())
-    return share, (single_rows(lost),) if lost > 0 else ()
+    return share, (single_rows_left_out(lost),) if lost > 0 else ()
 
 
 def _debiased(bins: ClassBins, share: Floats, size: Floats) -> Statistic:
@@ -385,19 +365,11 @@ def _called(notion: Notion) -> str:
     return notion.name if k is None else notion.name.replace("top-k", f"top-{k}")
 
 
-def _root(square: float) -> float:
-    return math.sqrt(max(square, 0.0))
-
-
 def _floats(facts: dict[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in facts.items()}
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-@note("no-null-under-weights")
-def _no_null(voice: Voice) -> str:
-    told = "the value takes whole weights for repetition"
-    return f"No null value under weights: {told}, and a draw by {voice.nouns.row} would not."
+no_null_under_weights = note(
+    "no-null-under-weights",
+    "No null value under weights: the value takes whole weights for repetition, and a draw by {nouns.row} would not.",
+)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays.columns import check_length, is_whole, refuse_empty
+from calibrant.arrays.columns import check_length, check_whole, refuse_empty
 from calibrant.arrays.keys import read_keys
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.rows import read_matrix
@@ -16,21 +17,15 @@ from calibrant.arrays.sides import check_weights
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps.paths import PathForecast
 from calibrant.maps.taxonomy import Taxonomy, as_taxonomy
-from calibrant.messages import InputError, Voice, note
-from calibrant.metrics.binary.scores import no_spread
-from calibrant.metrics.estimates import TWO_SIDED, Estimate
-from calibrant.numerics import Floats
+from calibrant.messages import InputError, note
+from calibrant.metrics.estimates import Estimate, mean_estimate
+from calibrant.numerics import Column, Floats
 
 NEEDS_TREE = "pass it, or what forecast() gives"
 
 
 def path_calibration_error(
-    forecast: Any,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    taxonomy: Any = None,
-    n_bins: int | None = None,
+    forecast: Any, y: ArrayLike, sample_weight: Column = None, *, taxonomy: Any = None, n_bins: int | None = None
 ) -> Estimate:
     r"""How far the probabilities along predicted paths are from how often rows belong to the nodes.
 
@@ -86,9 +81,7 @@ def path_calibration_error(
     return Estimate(f"path calibration error, {how}", float((share * error).sum()), null=float((share * null).sum()))
 
 
-def path_log_loss(
-    forecast: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, taxonomy: Any = None
-) -> Estimate:
+def path_log_loss(forecast: Any, y: ArrayLike, sample_weight: Column = None, *, taxonomy: Any = None) -> Estimate:
     r"""Log loss of the statements along predicted paths, each row by the mean over its nodes.
 
     .. math:: -\sum_i \frac{w_i}{W} \frac{1}{|a(c_i)|} \sum_{v \in a(c_i)}
@@ -114,11 +107,12 @@ def path_log_loss(
     p = np.where(there, told.probabilities, 1.0)
     with np.errstate(divide="ignore"):
         loss = -np.log(np.where(right | ~there, p, 1.0 - p)).sum(axis=1) / there.sum(axis=1)
-    return _mean("path log loss", loss, w, math.inf)
+    found = mean_estimate("path log loss", loss, w, math.inf, {}, ())
+    return found if math.isfinite(found.value) else replace(found, notes=(wrong_certainty(),))
 
 
 def hierarchical_accuracy(
-    predicted: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, taxonomy: Any = None
+    predicted: Any, y: ArrayLike, sample_weight: Column = None, *, taxonomy: Any = None
 ) -> Estimate:
     r"""Share of rows that belong to the predicted node.
 
@@ -155,7 +149,7 @@ def hierarchical_accuracy(
     return Estimate("hierarchical accuracy", value, low=float(low), high=float(high))
 
 
-def mean_depth(predicted: Any, sample_weight: ArrayLike | None = None, *, taxonomy: Any = None) -> Estimate:
+def mean_depth(predicted: Any, sample_weight: Column = None, *, taxonomy: Any = None) -> Estimate:
     r"""Mean level of the predicted nodes: 0 for the root, and the more the narrower they are (000 section 4.3).
 
     .. math:: \sum_i \frac{w_i}{W} \operatorname{depth}(c_i)
@@ -175,21 +169,8 @@ def mean_depth(predicted: Any, sample_weight: ArrayLike | None = None, *, taxono
     """
     tree, nodes = _nodes(predicted, taxonomy)
     w = _weights(sample_weight, len(nodes))
-    return _mean("mean depth", np.where(nodes < 0, 0, tree.depths[nodes])[w > 0.0], w[w > 0.0], float(tree.depth))
-
-
-def _mean(name: str, values: NDArray[Any], mass: Floats, ceiling: float) -> Estimate:
-    """A weighted mean with its standard error and normal interval, where rows differ; no weight is 0."""
-    w = mass / mass.sum()
-    value, size = float((w * values).sum()), 1.0 / float((w * w).sum())
-    if not math.isfinite(value):
-        return Estimate(name, value, notes=(_wrong_certainty(),))
-    if not size > 1.0 + 1e-9:
-        return Estimate(name, value)
-    se = math.sqrt(float((w * w * (values - value) ** 2).sum()) * size / (size - 1.0))
-    if not se > 1e-14 * abs(value):
-        return Estimate(name, value, 0.0, notes=(no_spread(),))
-    return Estimate(name, value, se, max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling))
+    depths, kept = np.where(nodes < 0, 0, tree.depths[nodes]), w > 0.0
+    return mean_estimate("mean depth", depths[kept], w[kept], float(tree.depth), {}, ())
 
 
 def _judged(forecast: Any, y: Any, sample_weight: Any, taxonomy: Any) -> tuple[PathForecast, NDArray[np.bool_], Floats]:
@@ -209,8 +190,7 @@ def _cells(told: PathForecast, n_bins: int | None) -> NDArray[np.intp]:
         key = np.column_stack([told.leaves, np.where(told.nodes >= 0, told.probabilities, -1.0)])
         cell = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         return np.repeat(cell[:, None], told.nodes.shape[1], axis=1)
-    if not is_whole(n_bins) or n_bins < 1:
-        raise InputError("n_bins", f"must be a whole number of at least 1, got {n_bins!r}")
+    check_whole("n_bins", n_bins)
     p = np.where(told.nodes >= 0, told.probabilities, 0.0)
     return told.leaves[:, None] * int(n_bins) + np.minimum((p * n_bins).astype(np.intp), int(n_bins) - 1)
 
@@ -282,6 +262,4 @@ def _weights(sample_weight: Any, n: int) -> Floats:
     return np.ones(n) if sample_weight is None else check_weights(sample_weight, "importance", n)[0].astype(np.float64)
 
 
-@note("wrong-certainty")
-def _wrong_certainty(voice: Voice) -> str:
-    return "a probability of exactly 0 or 1 was wrong"
+wrong_certainty = note("wrong-certainty", "a probability of exactly 0 or 1 was wrong")

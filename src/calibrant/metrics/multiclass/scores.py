@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.multiclass.rows import ClassRows, Matrix, check_class_rows
 from calibrant.maps.classes import blocks, held, softmax
 from calibrant.messages import InputError, Note, Voice, note, plural
-from calibrant.metrics.binary.scores import no_spread
-from calibrant.metrics.estimates import TWO_SIDED, Estimate, upper_point
-from calibrant.metrics.multiclass.claims import read_claims
+from calibrant.metrics.estimates import Estimate, mean_estimate, upper_point
+from calibrant.metrics.multiclass.claims import AskedKind, Classes, read_claims
 from calibrant.metrics.multiclass.covariance import MOST_CELLS
-from calibrant.numerics import Floats
+from calibrant.numerics import Column, Floats
 
 
 def class_log_loss(
-    scores: Any,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    scores: Any, y: Column = None, sample_weight: Column = None, *, classes: Classes = None, kind: AskedKind = None
 ) -> Estimate:
     r"""Log loss of class probabilities in nats, never clipped.
 
@@ -52,19 +46,14 @@ def class_log_loss(
     rows = _rows(scores, y, sample_weight, classes, kind)
     found = _mean("log loss", _gather(rows, _log_part), math.inf)
     if rows.kind == "independent":
-        found = replace(found, notes=(*found.notes, _not_proper()))
+        found = replace(found, notes=(*found.notes, not_a_proper_score()))
     if math.isfinite(found.value):
         return found
     return _without_impossible(rows, found)
 
 
 def class_brier(
-    scores: Any,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    *,
-    classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    scores: Any, y: Column = None, sample_weight: Column = None, *, classes: Classes = None, kind: AskedKind = None
 ) -> Estimate:
     r"""Brier score of class probabilities: squared distance to the label, summed over classes.
 
@@ -92,11 +81,11 @@ def class_brier(
 
 def class_accuracy(
     scores: Any,
-    y: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
+    y: Column = None,
+    sample_weight: Column = None,
     *,
-    classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    classes: Classes = None,
+    kind: AskedKind = None,
     named: Any = None,
 ) -> Estimate:
     r"""Share of rows whose class is the one of the largest score.
@@ -142,9 +131,7 @@ class _Losses:
     notes: tuple[Note, ...]
 
 
-def _rows(
-    scores: Any, y: Any, sample_weight: object, classes: Sequence[Any] | None, kind: ClassKind | None
-) -> ClassRows:
+def _rows(scores: Any, y: Any, sample_weight: object, classes: Classes, kind: AskedKind) -> ClassRows:
     if y is None:
         raise InputError("y", "is missing", "pass the labels beside the scores")
     rows = check_class_rows(scores, y, sample_weight, classes=classes, kind=kind, loose=True)
@@ -162,7 +149,9 @@ def _gather(rows: ClassRows, part_of: Part) -> _Losses:
         if expected:
             moments[:, part] = _central(p, losses)
     mass = rows.mass.astype(np.float64, copy=False)
-    return _Losses(values, mass, moments if expected else None, rows.notes + ((_no_null(MOST_CELLS),) if large else ()))
+    return _Losses(
+        values, mass, moments if expected else None, rows.notes + ((no_null_beyond_cells(MOST_CELLS),) if large else ())
+    )
 
 
 def _log_part(s: Floats, labels: NDArray[np.intp], kind: ClassKind, expected: bool) -> tuple[Floats, Floats, Floats]:
@@ -202,15 +191,7 @@ def _mean(name: str, losses: _Losses, ceiling: float, *, gain: bool = False) -> 
         sign = -1.0 if gain else 1.0
         beyond = expected + (sign * upper_point(sign * third / spread**3) * spread if spread > 0.0 else 0.0)
         null = {"null": float(expected), "null_low" if gain else "null_high": float(np.clip(beyond, 0.0, ceiling))}
-    value = float((w * losses.values).sum())
-    size = 1.0 / float((w * w).sum())
-    if not size > 1.0 + 1e-9 or not math.isfinite(value):
-        return Estimate(name, value, **null, notes=losses.notes)
-    se = math.sqrt(float((w * w * (losses.values - value) ** 2).sum()) * size / (size - 1.0))
-    if not se > 1e-14 * abs(value):
-        return Estimate(name, value, 0.0, **null, notes=(*losses.notes, no_spread()))
-    low, high = max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling)
-    return Estimate(name, value, se, low, high, **null, notes=losses.notes)
+    return mean_estimate(name, losses.values, losses.mass, ceiling, null, losses.notes)
 
 
 def _without_impossible(rows: ClassRows, found: Estimate) -> Estimate:
@@ -222,14 +203,10 @@ def _without_impossible(rows: ClassRows, found: Estimate) -> Estimate:
     return replace(found, notes=(*found.notes, _impossible_labels(count, without)))
 
 
-@note("no-null-beyond-cells")
-def _no_null(voice: Voice, most: int) -> str:
-    return f"No null value beyond {most:,} {voice.nouns.rows} times classes."
-
-
-@note("not-a-proper-score")
-def _not_proper(voice: Voice) -> str:
-    return f"{voice.nouns.rows} do not sum to 1, so this is no proper score: a model gains by claiming too much"
+no_null_beyond_cells = note("no-null-beyond-cells", "No null value beyond {most:,} {nouns.rows} times classes.")
+not_a_proper_score = note(
+    "not-a-proper-score", "{nouns.rows} do not sum to 1, so this is no proper score: a model gains by claiming too much"
+)
 
 
 @note("impossible-labels")

@@ -83,8 +83,8 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
         return copy.deepcopy(self.__dict__)
 
     def _score(self, x: dict[Any, Any]) -> float:
-        told = self.model.predict_proba_one(x)
-        return float(told[True] if True in told else 1.0 - told.get(False, 0.5))
+        given = self.model.predict_proba_one(x)
+        return float(given[True] if True in given else 1.0 - given.get(False, 0.5))
 
     @watching
     def predict_proba_one(self, /, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:

@@ -19,7 +19,7 @@ from calibrant.maps.classes import check_classes
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
-from calibrant.online.inputs import refuse_unpaired, shown
+from calibrant.online.inputs import name_text, refuse_unpaired, shown
 from calibrant.online.settings import read_only
 
 
@@ -42,11 +42,6 @@ class ClassForecaster(Forecaster):
         self.classes = _names(self._values)
         self._place = {name: j for j, name in enumerate(self.classes)}
         self._seen = 0
-
-    @property
-    def n_rows(self) -> int:
-        """Rows learned so far."""
-        return self._seen
 
     def _predict_one(self, score: Sequence[float] | Any, features: Any = None) -> Any:
         return self._predict_row(self._row(score), features)
@@ -101,7 +96,7 @@ class ClassForecaster(Forecaster):
 
     def _by_name(self, names: list[Any], row: list[float]) -> list[float]:
         """The row in the order of the classes; a pandas row that is merely numbered stands in that order already."""
-        found = dict(zip((_name_text(name) for name in names), row, strict=True))
+        found = dict(zip((name_text(name) for name in names), row, strict=True))
         if found.keys() == self._place.keys() and len(row) == len(found):
             return [found[name] for name in self.classes]
         if names == list(range(len(row))):
@@ -134,10 +129,11 @@ class ClassForecaster(Forecaster):
         check_length(target, "labels", len(scores))  # type: ignore[arg-type]
         return class_codes(read_keys(target, "labels"), self.classes, "labels")
 
-    def _labels_given(self) -> list[Any]:
+    def _parameters(self) -> dict[str, Any]:
         """The classes as they were given, as far as JSON can hold them."""
         pairs = zip(self._values, self.classes, strict=True)
-        return [value if isinstance(value, str | int | float) else name for value, name in pairs]
+        classes = [value if isinstance(value, str | int | float) else name for value, name in pairs]
+        return {**super()._parameters(), "classes": classes}
 
     def _numbers(self) -> list[float]:
         return [float(self._seen)]
@@ -178,7 +174,7 @@ def _row_names(row: Any) -> list[Any] | None:
 
 
 def _numbers(row: Any) -> list[float] | None:
-    """The entries of a row as numbers, missing ones as NaN; None where it is no row of numbers."""
+    """The entries of a row as numbers, missing ones as NaN; None where it is not a row of numbers."""
     if getattr(row, "ndim", 1) != 1:
         return None
     try:
@@ -186,10 +182,3 @@ def _numbers(row: Any) -> list[float] | None:
         return None if any(isinstance(x, str) for x in given) else [math.nan if x is None else float(x) for x in given]
     except (TypeError, ValueError):
         return None
-
-
-def _name_text(name: Any) -> str:
-    try:
-        return key_text(name, "name") or ""
-    except ValueError:
-        return str(name)

@@ -18,7 +18,7 @@ from calibrant.numerics import Floats
 from calibrant.online.base import STRANGE, Forecaster, register
 from calibrant.online.classes.base import ClassForecaster
 from calibrant.online.inputs import many_features
-from calibrant.online.limits import LEAST_CLAMP, SLACK, changed, real
+from calibrant.online.limits import LEAST_CLAMP, SLACK, changed, constants_of, radius_of
 from calibrant.online.settings import read_only
 
 BINARY = (TopLabel.name, ClassWise.name, Confidence.name)
@@ -50,7 +50,7 @@ class OnlineClasses(ClassForecaster):
     Notes
     -----
     Edge: a class that was never predicted keeps the forecaster as it came. Each copy has draws of its own, if it has
-    any, so that what one class was told gives nothing away about the next forecast of another.
+    any, so that the forecasts of one class give nothing away about the next forecast of another.
     Guarantee: that of the forecaster holds for each class on the rows of its problem: ``experts[k].certificate()``.
     Memory: one copy for each class, whatever the length of the stream.
     Cost: top-label and confidence learn one copy a row, class-wise all of them.
@@ -159,7 +159,7 @@ class OnlineClasses(ClassForecaster):
         return None if features is None else np.asarray(many_features(features, scores, n))
 
     def _freeze(self) -> Map:
-        """The map of this moment, where the copies have one: ``PerClassMap`` for class-wise, else ``TopMap``."""
+        """The map at this time, where the copies have one: ``PerClassMap`` for class-wise, else ``TopMap``."""
         maps = tuple(forecaster._freeze() for forecaster in self.experts)
         if self._by_column:
             return PerClassMap(self.classes, maps, "probability", False)
@@ -168,11 +168,12 @@ class OnlineClasses(ClassForecaster):
     def certificate(self, n_rows: int | None = None) -> Refusal:
         """None for all classes at once: each copy has its own, for the rows of its problem."""
         return Refusal(
-            RefusalCode.SEVERAL_MAPS, "a promise is about the rows of one class: ask experts[k].certificate() of each"
+            RefusalCode.SEVERAL_MAPS,
+            "a certificate is about the rows of one class: ask experts[k].certificate() of each",
         )
 
     def _parameters(self) -> dict[str, Any]:
-        return {"classes": self._labels_given(), "notion": self.notion.name}
+        return {**super()._parameters(), "notion": self.notion.name}
 
     @classmethod
     def _build(cls, experts: Sequence[Forecaster], parameters: dict[str, Any]) -> Forecaster:
@@ -200,9 +201,9 @@ class OnlineTemperature(ClassForecaster):
               a_{t+1} = \Bigl[a_t - \frac{g_t}{\gamma A_t}\Bigr]_{1/R}^{R}, \quad
               A_t = A_{t-1} + g_t^2, \; A_0 = \rho,
 
-    with :math:`z_t` the logarithms of the probabilities of row t, held at 2**-32 from below,
+    with :math:`z_t` the logarithms of the probabilities of row t, clipped to at least log 2**-32,
     :math:`g_t = \sum_k p_{t,k} z_{t,k} - z_{t,y_t}` the derivative of the log loss of row t, and
-    :math:`a_1 = 1`, the model as it is. The temperature is 1 / a.
+    :math:`a_1 = 1`, the original model. The temperature is 1 / a.
 
     Parameters
     ----------
@@ -238,13 +239,13 @@ class OnlineTemperature(ClassForecaster):
         self, classes: Sequence[Any] | int, *, gamma: float = 0.1, rho: float = 100.0, radius: float = 100.0
     ) -> None:
         super().__init__(classes)
-        self.gamma, self.rho = real("gamma", gamma, 1e-30, 1e30), real("rho", rho, 1e-9, 1e30)
-        self.radius = real("radius", radius, 1.0, 1e9, ", which the model as it is needs,")
+        self.gamma, self.rho = constants_of(gamma, rho)
+        self.radius = radius_of(radius)
         self._slope, self._matrix = 1.0, self.rho
 
     @property
     def slope(self) -> float:
-        """The slope a of this moment; the temperature is its inverse."""
+        """The slope a at this time; the temperature is its inverse."""
         return self._slope
 
     def _predict_row(self, row: list[float], features: Any) -> Floats:
@@ -268,11 +269,8 @@ class OnlineTemperature(ClassForecaster):
         return [x / total for x in e]
 
     def _freeze(self) -> SoftmaxMap:
-        """The temperature map of this moment."""
+        """The temperature map at this time."""
         return SoftmaxMap(self.classes, np.array([self.slope]), np.zeros(0), "probability", LEAST_CLAMP)
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"classes": self._labels_given(), "gamma": self.gamma, "rho": self.rho, "radius": self.radius}
 
     def _numbers(self) -> list[float]:
         return [float(self._seen), self.slope, self._matrix]
@@ -280,7 +278,7 @@ class OnlineTemperature(ClassForecaster):
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
         seen, slope, matrix = numbers
-        # A gradient is a difference of a logarithm and a mean of logarithms, which are held at that of the clamp.
+        # A gradient is a difference of a logarithm and a mean of logarithms, which are at least that of the clamp.
         most = (self.rho + seen * math.log(LEAST_CLAMP) ** 2) * (1.0 + SLACK)
         if not (1.0 / self.radius <= slope <= self.radius and self.rho <= matrix <= most) or (
             not seen and slope != 1.0

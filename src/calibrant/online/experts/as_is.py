@@ -51,9 +51,6 @@ class AsIs(KernelForecaster):
     def _begin(self) -> list[float]:
         return [0.0]
 
-    def _parameters(self) -> dict[str, Any]:
-        return {}
-
     def _freeze(self) -> Map:
         """The identity."""
         return IdentityMap()

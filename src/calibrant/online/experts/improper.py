@@ -10,13 +10,11 @@ from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import Map
 from calibrant.messages import InputError
 from calibrant.online.base import register
-from calibrant.online.compiled import KernelForecaster
 from calibrant.online.experts.logistic_steps import D1, D2, A, B, L, held_log_odds, link
-from calibrant.online.experts.newton import best_platt, both_held
+from calibrant.online.experts.newton import PlattForecaster
 from calibrant.online.guards import reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
-from calibrant.online.limits import check_steps, clamp_of, real, regret_promise
-from calibrant.online.settings import read_only
+from calibrant.online.limits import check_steps, clamp_of, radius_of
 
 ROOT_STEPS = 50
 """Most of Newton's steps for the log-odds of a forecast; a handful is usual."""
@@ -78,7 +76,7 @@ def improper_steps(jit: Jit) -> tuple[Step, Step]:
 
 
 @register("Aioli")
-class Aioli(KernelForecaster):
+class Aioli(PlattForecaster):
     r"""Platt scaling with a small regret bound, by improper online logistic regression (AIOLI).
 
     With features :math:`x = (\operatorname{logit} s, 1)`, the forecast of row t is
@@ -97,13 +95,14 @@ class Aioli(KernelForecaster):
     radius : float
         The regret is against Platt maps with :math:`a^2 + b^2 \le B^2`.
     clamp : float
-        Scores are held this far from 0 and 1; G is :math:`\sqrt{1 + \operatorname{logit}(\text{clamp})^2}`. The bound
-        grows with G, so scores of events rarer than 1 in 100 are one score here unless a smaller clamp is asked for.
+        Scores are clipped this far from 0 and 1; G is :math:`\sqrt{1 + \operatorname{logit}(\text{clamp})^2}`. The
+        bound grows with G, so scores of events rarer than 1 in 100 are one score here unless a smaller clamp is given.
 
     Notes
     -----
-    Edges: since :math:`\theta_t` depends on the score, the forecasts are no Platt map of it, and there is no
-    :meth:`freeze`. They are drawn towards one half where little was learned.
+    Edges: since :math:`\theta_t` depends on the score, the forecasts are not a Platt map of it, and :meth:`freeze`
+    is refused. They are shrunk toward one half where little was learned. ``slope`` and ``intercept`` are those before a
+    forecast prepares for both outcomes of its row.
     Guarantee: :meth:`certificate`, on every sequence; without the factor :math:`e^{GB}` of online Newton steps.
     Cost: constant memory, one logarithm and about five exponentials per row.
     Reference: 002 Theorem 6.1, eq. 6.9; Jezequel, Gaillard and Rudi 2020; proof in docs/certificates/online-platt.md.
@@ -120,15 +119,11 @@ class Aioli(KernelForecaster):
     After 100,000 rows since it was new the log loss beyond that of the best ... (0.0021 a row), is at most 201, ...
     """
 
-    radius: float = read_only()
-    clamp: float = read_only()
-
     _factory: ClassVar[Factory] = improper_steps
     theorem = "improper online logistic regression, Jezequel et al. 2020, Theorem 1"
 
     def __init__(self, *, radius: float = 5.0, clamp: float = 0.01) -> None:
-        self.radius = real("radius", radius, 1.0, 1e9, ", which the model as it is needs,")
-        self.clamp = clamp_of(clamp)
+        self.radius, self.clamp = radius_of(radius), clamp_of(clamp)
         self._features = math.sqrt(1.0 + math.log((1.0 - self.clamp) / self.clamp) ** 2)
         self._flatter = 1.0 + self._features * self.radius
         self._ridge = 2.0 * self._flatter / (self.radius + 1.0) ** 2
@@ -137,9 +132,6 @@ class Aioli(KernelForecaster):
     def _begin(self) -> list[float]:
         curvature = 2.0 * self._ridge
         return [0.0, 1.0, 0.0, curvature, 0.0, curvature, self._flatter, self.clamp]
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"radius": self.radius, "clamp": self.clamp}
 
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
@@ -150,18 +142,8 @@ class Aioli(KernelForecaster):
         pivots = {D1: c * (largest - 1.0), D2: c}
         check_steps(numbers, self._begin(), pivots, {L: c}, 1.0 + numbers[SEEN] * step)
 
-    @property
-    def slope(self) -> float:
-        """The slope a of this moment, before a forecast prepares for both outcomes of its row."""
-        return float(self._held[A])
-
-    @property
-    def intercept(self) -> float:
-        """The level b of this moment, likewise."""
-        return float(self._held[B])
-
     def _freeze(self) -> Map:
-        """Refused: the forecasts are no Platt map."""
+        """Refused: the forecasts are not a Platt map."""
         raise InputError("Aioli", "has no fixed map", "each forecast solves an equation of its own; freeze OnlinePlatt")
 
     @reading
@@ -172,19 +154,15 @@ class Aioli(KernelForecaster):
                   \le 2 (1 + GB) \Bigl(1 + \log\bigl(1 + \tfrac{T G^2}{16 \lambda (1 + GB)}\bigr)\Bigr),
 
         with A the matrix of second derivatives of the parabolas and the ridge. With ``n_rows`` the second, which no
-        sequence of so many rows can exceed; without, the first, for the rows that were learned. Refused where it is no
-        less than T log 2, which saying 1/2 on every row has as well.
+        sequence of this many rows can exceed; without, the first, for the rows learned. Refused where it is at least
+        T log 2, the bound of forecasting 1/2 on every row.
         """
-        n = self._check_rows(n_rows)
-        bound = self.regret(n)
-        if n_rows is None:
-            start = 2.0 * self._ridge
-            growth = math.log(self._held[D1] / start) + math.log(self._held[D2] / start)
-            bound = min(bound, self._flatter * (2.0 + growth))
-        held = (both_held(self.clamp),)
-        return regret_promise(best_platt(self.radius), bound, n, held, self.theorem, learned=self.n_rows)
+        return self._regret_certificate(n_rows)
 
     def regret(self, n_rows: int) -> float:
-        """The bound on the regret that no sequence of so many rows after a fresh start exceeds."""
+        """The bound on the regret that no sequence of this many rows after a fresh start exceeds."""
         growth = 2.0 * math.log1p(n_rows * self._features**2 / (16.0 * self._ridge * self._flatter))
+        return self._regret_after(growth)
+
+    def _regret_after(self, growth: float) -> float:
         return self._flatter * (2.0 + growth)

@@ -18,7 +18,7 @@ A, B, D1, L, D2, GAMMA, RADIUS, LOW, KEPT, RHO = range(1, 11)
 
 
 def link(jit: Jit) -> Step:
-    """The inverse of the log-odds, held inside (0, 1)."""
+    """The inverse of the log-odds, clipped to stay inside (0, 1)."""
     exp = math.exp
 
     @jit
@@ -33,7 +33,7 @@ def link(jit: Jit) -> Step:
 
 
 def held_log_odds(jit: Jit) -> Step:
-    """The log-odds of a score that is held so far from 0 and 1."""
+    """The log-odds of a score that is clipped this far from 0 and 1."""
     log = math.log
 
     @jit

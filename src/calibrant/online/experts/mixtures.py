@@ -1,4 +1,4 @@
-"""Several forecasters as one: they learn together, and means of what they say follow their log loss."""
+"""Several forecasters as one: they learn together, and their mean follows their log loss."""
 
 from __future__ import annotations
 
@@ -10,24 +10,18 @@ from calibrant.online.base import Forecaster
 from calibrant.online.limits import LEAST_CLAMP
 
 LARGEST_LOG_LOSS = -math.log(LEAST_CLAMP)
-"""Of a forecast that is held from 0 and 1; also the most that a log-weight can fall in a row."""
+"""Of a forecast that is clipped; also the most that a log-weight can fall in a row."""
 
 LOST_A_ROW = 2.0**-21
 """What a row can lose by the rounding of a mean: near 1 it is off by 2^-54, and then 1 - p by 2^-22 of itself."""
 
 
 def held_inside(p: float) -> float:
-    """The forecast at least 2^-32 from 0 and 1, so that no outcome is impossible to it.
-
-    Examples
-    --------
-    >>> held_inside(0.0) == 2.0**-32, held_inside(0.3), held_inside(1.0) == 1.0 - 2.0**-32
-    (True, 0.3, True)
-    """
+    """The forecast at least 2^-32 from 0 and 1, so that no outcome is impossible to it."""
     return LEAST_CLAMP if p < LEAST_CLAMP else 1.0 - LEAST_CLAMP if p > 1.0 - LEAST_CLAMP else p
 
 
-def weighted_mean(told: Sequence[float], weights: Sequence[float]) -> float:
+def weighted_mean(forecasts: Sequence[float], weights: Sequence[float]) -> float:
     """Of forecasts, by weights; above 1/2 that of 1 - p, whose digits matter there, and never beyond them all.
 
     Examples
@@ -36,14 +30,14 @@ def weighted_mean(told: Sequence[float], weights: Sequence[float]) -> float:
     (0.375, 4.656612873077393e-10)
     """
     total = math.fsum(weights)
-    found = math.fsum([w * p for w, p in zip(weights, told, strict=True)]) / total
+    found = math.fsum([w * p for w, p in zip(weights, forecasts, strict=True)]) / total
     if found > 0.5:
-        found = 1.0 - math.fsum([w * (1.0 - p) for w, p in zip(weights, told, strict=True)]) / total
-    return min(max(found, min(told)), max(told))
+        found = 1.0 - math.fsum([w * (1.0 - p) for w, p in zip(weights, forecasts, strict=True)]) / total
+    return min(max(found, min(forecasts)), max(forecasts))
 
 
 def lost_by_rounding(n_rows: int) -> float:
-    r"""What rounding may add to the log loss of a mixture, beyond that of one of its members, over so many rows.
+    r"""What rounding may add to the log loss of a mixture, beyond that of one of its members, over this many rows.
 
     A mean takes at most :data:`LOST_A_ROW`. A log-weight falls by at most :math:`c = 32 \log 2` a row, and each sum is
     rounded by :math:`2^{-53}` of itself, which is :math:`c\, n (n + 1) / 2 \cdot 2^{-53}` over n rows.

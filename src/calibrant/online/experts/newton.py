@@ -32,28 +32,63 @@ from calibrant.online.experts.logistic_steps import (
 )
 from calibrant.online.guards import reading
 from calibrant.online.kernels import Factory
-from calibrant.online.limits import check_steps, clamp_of, real, regret_promise, yes_no
+from calibrant.online.limits import check_steps, clamp_of, constants_of, radius_of, real, regret_certificate, yes_no
 from calibrant.online.settings import read_only
 
 USUAL_CLAMP = 1e-5
-"""How near to 0 and 1 scores are held by default: learned row by row, the zeros of a forest would rule the slope."""
-
-SETTINGS = ("gamma", "rho", "radius", "clamp", "half_life")
-"""Of both forecasters."""
+"""How near to 0 and 1 scores are clipped by default: learned row by row, the zeros of a forest would rule the slope."""
 
 CERTIFIED_CLAMP = 0.01
 """The same for certified forecasters, whose bound needs log-odds of moderate size."""
 
 
+class PlattForecaster(KernelForecaster):
+    """Slope and intercept on the log-odds of a clipped score, with a matrix whose growth bounds the regret."""
+
+    radius: float = read_only()
+    clamp: float = read_only()
+
+    theorem: ClassVar[str]
+
+    @property
+    def slope(self) -> float:
+        """The slope a at this time."""
+        return float(self._held[A])
+
+    @property
+    def intercept(self) -> float:
+        """The intercept b at this time."""
+        return float(self._held[B])
+
+    def _regret_certificate(self, n_rows: int | None) -> OnlineCertificate | Refusal:
+        """By the number of rows, or by the growth of the matrix on the rows learned, where that is less."""
+        n = self._check_rows(n_rows)
+        bound = self.regret(n)
+        if n_rows is None:
+            start = self._begin()[D1]
+            growth = math.log(self._held[D1] / start) + math.log(self._held[D2] / start)
+            bound = min(bound, self._regret_after(growth))
+        held = (both_held(self.clamp),)
+        return regret_certificate(best_platt(self.radius), bound, n, held, self.theorem, learned=self.n_rows)
+
+    def regret(self, n_rows: int) -> float:
+        """The bound on the regret on this many rows after a fresh start; infinite where there is none."""
+        raise NotImplementedError
+
+    def _regret_after(self, growth: float) -> float:
+        """The bound on the regret where the log-determinant of the matrix has grown by this much."""
+        raise NotImplementedError
+
+
 @register("OnlinePlatt")
-class OnlinePlatt(KernelForecaster):
+class OnlinePlatt(PlattForecaster):
     r"""Platt scaling whose parameters follow the outcomes, by online Newton steps (OPS).
 
     .. math:: p_t = \operatorname{expit}(a_t \operatorname{logit}(s_t) + b_t), \qquad
               \theta_{t+1} = \Pi_{A_t}\bigl(\theta_t - \tfrac1\gamma A_t^{-1} \nabla_t\bigr), \quad
               A_t = A_{t-1} + \nabla_t \nabla_t^\top, \; A_0 = \rho I,
 
-    with :math:`\theta = (a, b)` starting at (1, 0), the model as it is, :math:`\nabla_t` the gradient of the log loss
+    with :math:`\theta = (a, b)` starting at (1, 0), the original model, :math:`\nabla_t` the gradient of the log loss
     of row t, and :math:`\Pi_A` the projection on the ball of the given radius in the norm of A.
 
     Parameters
@@ -68,7 +103,7 @@ class OnlinePlatt(KernelForecaster):
         :math:`G = \sqrt{1 + \operatorname{logit}(0.99)^2} = 4.703`. They are worst-case constants: such a forecaster
         learns slowly, and a radius above 2 makes it learn next to nothing.
     clamp : float, optional
-        Scores are held this far from 0 and 1; by default 1e-5, and always 0.01 when certified. Forests say exactly 0
+        Scores are clipped this far from 0 and 1; by default 1e-5, and always 0.01 when certified. Forests say exactly 0
         and 1: at 2^-32 such rows would have log-odds of 22 and rule the slope for all others. For a forest of k trees
         ``1 / (2 * k)`` is better still; for events rarer than 1 in 10,000 take a smaller one.
     half_life : float, optional
@@ -98,9 +133,7 @@ class OnlinePlatt(KernelForecaster):
 
     gamma: float = read_only()
     rho: float = read_only()
-    radius: float = read_only()
     certified: bool = read_only()
-    clamp: float = read_only()
     half_life: float | None = read_only()
 
     _factory: ClassVar[Factory] = platt_steps
@@ -117,7 +150,7 @@ class OnlinePlatt(KernelForecaster):
         half_life: float | None = None,
     ) -> None:
         self.certified = yes_no("certified", certified)
-        self.radius = _radius((1.5 if certified else 100.0) if radius is None else radius, 1.0)
+        self.radius = radius_of((1.5 if certified else 100.0) if radius is None else radius)
         if certified:
             self.gamma, self.rho, self.clamp = _certified_constants(self.radius, gamma, rho, clamp)
             if half_life is not None:
@@ -125,7 +158,7 @@ class OnlinePlatt(KernelForecaster):
                     "half_life", "must be left out with certified=True, whose bound is for steps that shrink"
                 )
         else:
-            self.gamma, self.rho = _constants(0.1 if gamma is None else gamma, 100.0 if rho is None else rho)
+            self.gamma, self.rho = constants_of(0.1 if gamma is None else gamma, 100.0 if rho is None else rho)
             self.clamp = clamp_of(USUAL_CLAMP if clamp is None else clamp)
         self.half_life = _half_life(half_life)
         super().__init__()
@@ -135,27 +168,17 @@ class OnlinePlatt(KernelForecaster):
         return [0.0, 1.0, 0.0, self.rho, 0.0, self.rho, *settings]
 
     def _parameters(self) -> dict[str, Any]:
-        if self.certified:
-            return {"radius": self.radius, "certified": True}
-        return {name: getattr(self, name) for name in SETTINGS}
+        found = super()._parameters()
+        kept = ("radius", "certified") if self.certified else found.keys() - {"certified"}
+        return {name: value for name, value in found.items() if name in kept}
 
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
         most = math.log((1.0 - self.clamp) / self.clamp) ** 2
         check_steps(numbers, self._begin(), {D1: most, D2: 1.0}, {L: 1.0}, self.radius)
 
-    @property
-    def slope(self) -> float:
-        """The slope a of this moment."""
-        return float(self._held[A])
-
-    @property
-    def intercept(self) -> float:
-        """The level b of this moment."""
-        return float(self._held[B])
-
     def _freeze(self) -> Map:
-        """The Platt map of this moment, which holds scores as the forecaster does."""
+        """The Platt map at this time, which clips scores as the forecaster does."""
         return LogitAffineMap(self.slope, self.intercept, low=self.clamp, high=1.0 - self.clamp)
 
     @reading
@@ -165,9 +188,9 @@ class OnlinePlatt(KernelForecaster):
         .. math:: R_T \le \frac{1}{2\gamma}\Bigl(\log\frac{\det A_T}{\det A_0} + 1\Bigr)
                   \le \frac{1}{2\gamma}\Bigl(2 \log\bigl(1 + \tfrac12 T G^2 \gamma^2 (B + 1)^2\bigr) + 1\Bigr).
 
-        With ``n_rows`` the second, which no sequence of so many rows can exceed; without, the first, for the rows that
-        were learned. Only for ``certified=True``, and refused where it is no less than T log 2, which saying 1/2 on
-        every row has as well.
+        With ``n_rows`` the second, which no sequence of this many rows can exceed; without, the first, for the rows
+        learned. Only for ``certified=True``, and refused where it is at least T log 2, the bound of forecasting 1/2 on
+        every row.
         """
         if not self.certified:
             return Refusal(
@@ -175,24 +198,19 @@ class OnlinePlatt(KernelForecaster):
                 "the regret bound needs other constants than these, which are chosen for practice: "
                 "use OnlinePlatt(radius=..., certified=True)",
             )
-        n = self._check_rows(n_rows)
-        bound = self.regret(n)
-        if n_rows is None:
-            growth = math.log(self._held[D1] / self.rho) + math.log(self._held[D2] / self.rho)
-            bound = min(bound, (growth + 1.0) / (2.0 * self.gamma))
-        held = (both_held(self.clamp),)
-        return regret_promise(best_platt(self.radius), bound, n, held, self.theorem, learned=self.n_rows)
+        return self._regret_certificate(n_rows)
 
     def regret(self, n_rows: int) -> float:
-        """What the regret cannot exceed on so many rows after a fresh start; infinite where it is not certified."""
-        if not self.certified:
-            return math.inf
+        """The bound on the regret on this many rows after a fresh start; infinite where it is not certified."""
         growth = 2.0 * math.log1p(0.5 * n_rows * LARGEST_FEATURES**2 / self.rho)
+        return self._regret_after(growth) if self.certified else math.inf
+
+    def _regret_after(self, growth: float) -> float:
         return (growth + 1.0) / (2.0 * self.gamma)
 
 
 LARGEST_FEATURES = math.sqrt(1.0 + math.log((1.0 - CERTIFIED_CLAMP) / CERTIFIED_CLAMP) ** 2)
-"""G, the largest norm of the features (logit s, 1) of a held score, and with it of a gradient."""
+"""G, the largest norm of the features (logit s, 1) of a clipped score, and with it of a gradient."""
 
 
 def best_platt(radius: float) -> str:
@@ -202,11 +220,11 @@ def best_platt(radius: float) -> str:
 
 def both_held(clamp: float) -> str:
     """That both sides see the same scores, in words."""
-    return f"both see scores held in [{_exactly(clamp)}, {_exactly(1.0 - clamp)}]"
+    return f"both see scores clipped to [{_exactly(clamp)}, {_exactly(1.0 - clamp)}]"
 
 
 def _exactly(x: float) -> str:
-    """All digits: a ball that is printed larger than it is would be promised too much."""
+    """All digits: a ball that is printed larger than it is would guarantee too much."""
     return repr(float(x)).removesuffix(".0")
 
 
@@ -224,10 +242,6 @@ def _certified_constants(radius: float, gamma: Any, rho: Any, clamp: Any) -> tup
     return found, 1.0 / (found * (radius + 1.0)) ** 2, CERTIFIED_CLAMP
 
 
-def _constants(gamma: object, rho: object) -> tuple[float, float]:
-    return real("gamma", gamma, 1e-30, 1e30), real("rho", rho, 1e-9, 1e30)
-
-
 def _half_life(half_life: object) -> float | None:
     return None if half_life is None else real("half_life", half_life, 1.0, 1e15)
 
@@ -237,17 +251,13 @@ def _kept(half_life: float | None) -> float:
     return 1.0 if half_life is None else math.exp2(-1.0 / half_life)
 
 
-def _radius(radius: object, least: float) -> float:
-    return real("radius", radius, least, 1e9, ", which the model as it is needs,")
-
-
 @register("OnlineBeta")
 class OnlineBeta(KernelForecaster):
     r"""Beta scaling whose three parameters follow the outcomes, by online Newton steps (OBS).
 
     .. math:: p_t = \operatorname{expit}\bigl(a_t \log s_t - b_t \log(1 - s_t) + c_t\bigr),
 
-    with :math:`\theta = (a, b, c)` starting at (1, 1, 0), the model as it is, and stepping as in
+    with :math:`\theta = (a, b, c)` starting at (1, 1, 0), the original model, and stepping as in
     :class:`OnlinePlatt`. The sign of b is that of :class:`~calibrant.maps.BetaMap`.
 
     Parameters
@@ -255,7 +265,7 @@ class OnlineBeta(KernelForecaster):
     gamma, rho, radius : float
         As in :class:`OnlinePlatt`; the defaults are those of 002 section 6.B.
     clamp : float
-        Scores are held this far from 0 and 1, for the reason given there.
+        Scores are clipped this far from 0 and 1, for the reason given there.
     half_life : float, optional
         Rows after which a row counts half, as there.
 
@@ -294,17 +304,14 @@ class OnlineBeta(KernelForecaster):
         clamp: float = USUAL_CLAMP,
         half_life: float | None = None,
     ) -> None:
-        self.gamma, self.rho = _constants(gamma, rho)
-        self.radius, self.clamp = _radius(radius, math.sqrt(2.0)), clamp_of(clamp)
+        self.gamma, self.rho = constants_of(gamma, rho)
+        self.radius, self.clamp = radius_of(radius, math.sqrt(2.0)), clamp_of(clamp)
         self.half_life = _half_life(half_life)
         super().__init__()
 
     def _begin(self) -> list[float]:
         factors = [self.rho, self.rho, self.rho, 0.0, 0.0, 0.0]
         return [0.0, 1.0, 1.0, 0.0, *factors, self.gamma, self.radius, self.clamp, _kept(self.half_life), self.rho]
-
-    def _parameters(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in SETTINGS}
 
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
@@ -314,19 +321,19 @@ class OnlineBeta(KernelForecaster):
 
     @property
     def a(self) -> float:
-        """The weight of log s of this moment."""
+        """The weight of log s at this time."""
         return float(self._held[BETA_A])
 
     @property
     def b(self) -> float:
-        """The weight of -log(1 - s) of this moment."""
+        """The weight of -log(1 - s) at this time."""
         return float(self._held[BETA_B])
 
     @property
     def c(self) -> float:
-        """The level of this moment."""
+        """The intercept at this time."""
         return float(self._held[BETA_C])
 
     def _freeze(self) -> Map:
-        """The beta map of this moment, which holds scores as the forecaster does."""
+        """The beta map at this time, which clips scores as the forecaster does."""
         return BetaMap(self.a, self.b, self.c, low=self.clamp, high=1.0 - self.clamp)

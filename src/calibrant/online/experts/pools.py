@@ -40,7 +40,7 @@ class Latest:
         self.labels: deque[float] = deque(maxlen=size)
 
     def add(self, score: float, label: float) -> None:
-        """Take one row, and forget the oldest where there is no room."""
+        """Take one row, and forget the oldest where the pool is full."""
         self.scores.append(score)
         self.labels.append(label)
 
@@ -69,7 +69,7 @@ class Latest:
         return [float(len(self.scores)), *self.scores, *self.labels]
 
     def check(self, numbers: list[float], seen: int, last_fit: int) -> None:
-        """Refuse numbers that are not those of the last of so many rows, whenever the last fit was."""
+        """Refuse numbers that are not those of the last of this many rows, whenever the last fit was."""
         n = min(seen, self.size)
         scores, labels = numbers[1 : 1 + n], numbers[1 + n :]
         right = numbers[:1] == [n] and len(labels) == n and finite(numbers)
@@ -85,7 +85,7 @@ class Latest:
 
 
 class Gridded:
-    """All rows so far, on a grid; with a half life, a row counts half as much when so many others came after it.
+    """All rows so far, on a grid; with a half life, a row counts half as much after this many others.
 
     Rows wait in a list until the next tally is asked for, which must be after at most ``most`` of them.
 
@@ -138,7 +138,7 @@ class Gridded:
         self.waiting.clear()
 
     def _ages(self, n: int) -> tuple[Floats, float]:
-        """Weights of so many new rows, and what the weights of all before them shrink by."""
+        """Weights of this many new rows, and what the weights of all before them shrink by."""
         if self.half_life is None:
             return np.ones(n), 1.0
         return np.exp2(-np.arange(n - 1.0, -1.0, -1.0) / self.half_life), float(np.exp2(-n / self.half_life))
@@ -155,7 +155,7 @@ class Gridded:
         return [self.squares, *self.waiting.numbers(), *kept.tolist(), *self.columns[:, kept].ravel().tolist()]
 
     def check(self, numbers: list[float], seen: int, last_fit: int) -> None:
-        """Refuse numbers of other than so many rows, on the grid up to the last fit, or of cells that are none."""
+        """Refuse numbers of other than this many rows, on the grid up to the last fit, or of cells that are none."""
         split = 2 + 2 * (seen - last_fit)
         self.waiting.check(numbers[1:split], seen - last_fit, 0)
         if len(numbers[split:]) % 4 or not finite([numbers[0], *numbers[split:]]):

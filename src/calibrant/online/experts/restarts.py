@@ -1,43 +1,31 @@
-"""Copies of a forecaster that start at different times, mixed by their log loss: good on every stretch of rows."""
+"""Copies of a forecaster that start at different times, mixed by their log loss: good on every period."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
 from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.messages import InputError
 from calibrant.online.base import Forecaster, register
 from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, step_all, weighted_mean
-from calibrant.online.experts.newton import best_platt, both_held
+from calibrant.online.experts.newton import PlattForecaster, best_platt, both_held
 from calibrant.online.guards import reading
-from calibrant.online.limits import MOST_ROWS, SLACK, changed, regret_promise, whole
+from calibrant.online.limits import MOST_ROWS, SLACK, changed, regret_certificate, whole
 from calibrant.online.settings import read_only
 
 MOST_LEVELS, LONGEST, MOST_LIVES = 32, 2**40, 10**6
-"""Of levels, of rows between starts at level 0, and of lives that a bound for a stretch adds up."""
+"""Of levels, of rows between starts at level 0, and of lives that a bound for a period adds up."""
 
-COPIES_HELD = "the copies' forecasts are held 2^-32 from 0 and 1"
+COPIES_HELD = "the copies' forecasts are clipped 2^-32 from 0 and 1"
 
 THEOREM = "mixing of sleeping experts, Freund et al. 1997; geometric starts, Hazan and Seshadhri 2009"
 
 
-@runtime_checkable
-class Regretting(Protocol):
-    """A forecaster with a bound on its regret against the best Platt map of a ball."""
-
-    radius: float
-    clamp: float
-    theorem: str
-
-    def regret(self, n_rows: int) -> float:
-        """The bound that no sequence of so many rows after a fresh start exceeds; inf where there is none."""
-
-
 @register("Restarting")
 class Restarting(Forecaster):
-    r"""An expert in copies that start anew at geometric times, so that its forecasts are good on every stretch of rows.
+    r"""An expert in copies that start anew at geometric times, so that its forecasts are good on every period.
 
     .. math:: p_t = \sum_j v_j p_{t,j} \Big/ \sum_j v_j, \qquad
               v_j \leftarrow v_j\, \frac{p_{t,j}^{y_t} (1 - p_{t,j})^{1 - y_t}}{p_t^{y_t} (1 - p_t)^{1 - y_t}},
@@ -58,13 +46,13 @@ class Restarting(Forecaster):
 
     Notes
     -----
-    Edges: the copies' forecasts are held 2^-32 from 0 and 1. Features go to all copies. Copies of an expert that draws
-    have draws of their own.
+    Edges: the copies' forecasts are clipped 2^-32 from 0 and 1. Features go to all copies. Copies of an expert that
+    draws have draws of their own.
     Guarantee: on every sequence whose outcomes are learned in order, the log loss, summed from the start of any copy to
     any row of its life, exceeds that copy's by at most :math:`\log(2 K i (i + 1))`, and that of the expert without
     restarts by at most log 2, plus about :math:`2^{-21}` a row for rounding. After a break the next copy starts at a
-    multiple of ``shortest``, and for the rows before it the promise is about older copies. See :meth:`certificate`, and
-    :meth:`interval_certificate` for the regret on a stretch of rows.
+    multiple of ``shortest``, and for the rows before it the guarantee is about older copies. See :meth:`certificate`,
+    and :meth:`interval_certificate` for the regret on a period.
     Cost: at most 2 K + 1 times that of the expert; copies are made when they start.
     Reference: 002 section 6.6; Hazan and Seshadhri 2009; Daniely, Gonen and Shalev-Shwartz 2015; the derivation is in
     docs/certificates/restarts.md.
@@ -111,20 +99,15 @@ class Restarting(Forecaster):
         return cls(*experts[:1], **parameters)
 
     @property
-    def n_rows(self) -> int:
-        """Rows learned so far."""
-        return self._seen
-
-    @property
     def _copies(self) -> tuple[Forecaster, ...]:
         """Those that live, in the order of their places."""
         return self.experts[1:]
 
-    def _mixed(self, told: list[float]) -> float:
+    def _mixed(self, forecasts: list[float]) -> float:
         """The mean of forecasts of the living."""
         logs = [self._logs[j] for j in self._places]
         most = max(logs)
-        return weighted_mean(told, [math.exp(x - most) for x in logs])
+        return weighted_mean(forecasts, [math.exp(x - most) for x in logs])
 
     def _predict_one(self, score: float, features: Any = None) -> float:
         x = self._score(score)
@@ -177,7 +160,7 @@ class Restarting(Forecaster):
         """The rows before copy i in this place starts."""
         return (self.shortest << (j - 1) // 2) * i if j else 0
 
-    # ---------------------------------------------------------------------------------------------------- promises
+    # -------------------------------------------------------------------------------------------------- guarantees
 
     @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
@@ -213,20 +196,20 @@ class Restarting(Forecaster):
     def interval_certificate(self, first: int, last: int) -> OnlineCertificate | Refusal:
         r"""A bound on the regret on the rows after the first ``first`` ones, up to row ``last``.
 
-        The stretch is cut into at most about :math:`\log_2(\text{last} - \text{first})` lives of copies. On each, the
+        The period is cut into at most about :math:`\log_2(\text{last} - \text{first})` lives of copies. On each, the
         price of the copy and the copy's own regret against the best map add up, and no map can be better on the whole
-        stretch than the best one for each part. Needs a certified expert and a ``first`` that is a multiple of
+        period than the best one for each part. Needs a certified expert and a ``first`` that is a multiple of
         ``shortest``. Refused where it is no less than log 2 a row, which saying 1/2 has as well.
         """
         start, n = whole("first", first, 0, MOST_ROWS), whole("last", last, 0, MOST_ROWS)
         if start >= n or start % self.shortest:
             raise InputError("first", f"must be a multiple of {self.shortest} below last, not {first!r} with {last!r}")
         expert = self.expert
-        if not isinstance(expert, Regretting) or expert.regret(n) == math.inf or expert.n_rows:
-            return Refusal(RefusalCode.NO_THEOREM, "the expert promises no regret: use a fresh Aioli()")
+        if not isinstance(expert, PlattForecaster) or expert.regret(n) == math.inf or expert.n_rows:
+            return Refusal(RefusalCode.NO_THEOREM, "the expert has no bound on its regret: use a fresh Aioli()")
         if start and n - start > MOST_LIVES * (self.shortest << self.levels - 1):
             return Refusal(
-                RefusalCode.VACUOUS, "the stretch is longer than a million lives of the longest copies: use more levels"
+                RefusalCode.VACUOUS, "the period is longer than a million lives of the longest copies: use more levels"
             )
         parts = [(self._price_at(begin), end - begin) for begin, end in self._lives(start, n)]
         bound = math.fsum(price + expert.regret(rows) + lost_by_rounding(rows) for price, rows in parts)
@@ -234,14 +217,14 @@ class Restarting(Forecaster):
         if lost > 0.5 * bound >= 0.5 * (n - start) * math.log(2.0):
             return Refusal(
                 RefusalCode.VACUOUS,
-                "the bound says nothing on so long a stretch, as rounding adds up: take a shorter one",
+                "the bound is vacuous on so long a period, as rounding adds up: pass a shorter one",
             )
         best, held, theorem = best_platt(expert.radius), both_held(expert.clamp), f"{THEOREM}; {expert.theorem}"
         learned = min(self.n_rows, n)
-        return regret_promise(best, bound, n, (held,), theorem, rows=(start + 1, n), learned=learned)
+        return regret_certificate(best, bound, n, (held,), theorem, rows=(start + 1, n), learned=learned)
 
     def _level_at(self, row: int) -> int:
-        """The highest level at which a copy starts after so many rows."""
+        """The highest level at which a copy starts after this many rows."""
         level = 0
         while level + 1 < self.levels and row % (self.shortest << level + 1) == 0:
             level += 1
@@ -251,7 +234,7 @@ class Restarting(Forecaster):
         return self._price(row // (self.shortest << self._level_at(row))) if row else math.log(2.0)
 
     def _lives(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """The stretch in parts, each the beginning of a copy's life: first halves of lives, and a whole one at last."""
+        """The period in parts, each the beginning of a copy's life: first halves of lives, and a whole one at last."""
         found = []
         while begin:
             length = self.shortest << self._level_at(begin)
@@ -262,9 +245,6 @@ class Restarting(Forecaster):
         return [*found, (begin, end)]
 
     # --------------------------------------------------------------------------------------------------- its state
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"shortest": self.shortest, "levels": self.levels}
 
     def _numbers(self) -> list[float]:
         return [float(self._seen), *self._logs, *map(float, self._born)]
@@ -299,7 +279,7 @@ class Restarting(Forecaster):
         super()._take(state)
 
     def _born_after(self, seen: int, j: int) -> int:
-        """Which copy of its level is in a place after so many rows: the last one, or the one before it."""
+        """Which copy of its level is in a place after this many rows: the last one, or the one before it."""
         i = seen // (self.shortest << (j - 1) // 2) if j else 0
         return max(i if i % 2 == (j - 1) % 2 else i - 1, 0) if j else 0
 

@@ -29,7 +29,7 @@ from calibrant.tallies import Tally
 Method = Literal["platt", "beta", "bins"]
 
 SMALLEST_WINDOW, LARGEST_WINDOW = 10, 2**24
-"""Rows in a window: with fewer there is nothing to fit, and with more it is no small memory."""
+"""Rows in a window: with fewer there is nothing to fit, and with more the memory is not small."""
 
 SHORTEST_HALF_LIFE, LARGEST_PARAMETER = 1e-3, 1e300
 """Of rows, and of a fitted map."""
@@ -157,7 +157,7 @@ METHODS: dict[str, Callable[[float, int], Platt | Steps]] = {
 
 @register("Refitted")
 class Refitted(Forecaster):
-    r"""A calibration map that is fitted again every so many rows.
+    r"""A calibration map that is fitted again at regular intervals.
 
     .. math:: p_t = m_{k(t)}(s_t), \qquad m_k \text{ fitted to the rows up to } t_k, \quad
               t_k = \text{first} + k \cdot \text{every},
@@ -180,15 +180,15 @@ class Refitted(Forecaster):
     first : int, optional
         Rows before the first fit; by default ``every``, or 1,000.
     window : int, optional
-        Fit to the last so many rows, 10 at least.
+        Fit to this many last rows, at least 10.
     half_life : float, optional
         Rows after which a row counts half.
     n_bins : int
         Bins, where ``method`` is ``"bins"``.
     clamp : float
-        Scores are held this far from 0 and 1, in fits and in forecasts after the first one, unless ``method`` is
+        Scores are clipped this far from 0 and 1, in fits and in forecasts after the first one, unless ``method`` is
         ``"bins"``: at 2^-32 the exact zeros of a forest would have log-odds of 22 and rule the slope for all other
-        rows. For a forest of k trees ``1 / (2 * k)`` is better still. Before the first fit a score is said as it is.
+        rows. For a forest of k trees ``1 / (2 * k)`` is better still. Before the first fit the forecast is the score.
 
     Notes
     -----
@@ -252,11 +252,6 @@ class Refitted(Forecaster):
             return Latest(self.first)
         return Gridded(max(self.first, self.every or 0), self.half_life)
 
-    @property
-    def n_rows(self) -> int:
-        """Rows learned so far."""
-        return self._seen
-
     def _predict_one(self, score: float, features: Any = None) -> float:
         x = self._one(score, features)
         return self._family.apply(self._fitted, x) if self._fitted else x
@@ -284,21 +279,17 @@ class Refitted(Forecaster):
         return self._score(score)
 
     def _freeze(self) -> Map:
-        """The map of this moment."""
+        """The map at this time."""
         return self._family.map(self._fitted) if self._fitted else IdentityMap()
 
     def certificate(self, n_rows: int | None = None) -> Refusal:
-        """None: a map fitted to the past promises nothing about a future that may be chosen against it."""
+        """None: a map fitted to the past guarantees nothing about a future that may be chosen against it."""
         return Refusal(
             RefusalCode.NO_THEOREM,
-            "a map fitted to past rows promises nothing about later ones that may differ: use Hedging on it",
+            "a map fitted to past rows guarantees nothing about later ones that may differ: use Hedging on it",
         )
 
     # ---------------------------------------------------------------------------------------------------- its state
-
-    def _parameters(self) -> dict[str, Any]:
-        names = ("method", "every", "first", "window", "half_life", "n_bins", "clamp")
-        return {name: getattr(self, name) for name in names}
 
     def _numbers(self) -> list[float]:
         return [float(self._seen), float(self._due), float(len(self._fitted))]
@@ -319,7 +310,7 @@ class Refitted(Forecaster):
             raise changed("time of the next fit")
 
     def _fits(self, seen: int) -> tuple[int, int]:
-        """The rows before the last fit and before the next one, as seen after so many; 0 where there is none."""
+        """The rows before the last fit and before the next one, as of this many rows; 0 where there is none."""
         if seen < self.first:
             return 0, self.first
         if self.every is None:

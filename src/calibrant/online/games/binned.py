@@ -1,4 +1,4 @@
-"""What calibeating forecasters share: promises, and a word where all rows lie in one bin of the expert's forecasts."""
+"""What calibeating forecasters share: certificates, and a warning where all rows lie in one bin."""
 
 from __future__ import annotations
 
@@ -76,18 +76,18 @@ class BinnedForecaster(KernelForecaster):
 
     @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """The main promise on the first ``n_rows`` rows since it was new (default: those learned), if it says anything.
+        """The main guarantee on the first ``n_rows`` rows since it was new (default: those learned), unless vacuous.
 
-        It is on the calibration error in bins of width epsilon where the forecaster has such a promise. Sharpness is
-        all that :class:`Tracking` promises: there is none on its calibration error, which :class:`Hedging` has.
+        It is on the calibration error in bins of width epsilon where the forecaster has such a guarantee. Sharpness is
+        all that :class:`Tracking` guarantees: there is none on its calibration error, which :class:`Hedging` has.
         """
-        return main_of(self._promises(self._check_rows(n_rows))[0])
+        return main_of(self._certificates(self._check_rows(n_rows))[0])
 
     @reading
     def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """All promises on these rows that say something, the main one first: all these quantities are at most 1."""
-        return tuple(each for each in self._promises(self._check_rows(n_rows)) if each.bound < 1.0)
+        """All guarantees on these rows that say something, the main one first: all these quantities are at most 1."""
+        return tuple(each for each in self._certificates(self._check_rows(n_rows)) if each.bound < 1.0)
 
-    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
-        """All promises after n rows, the main one first, whether they say something or not."""
+    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
+        """All guarantees after n rows, the main one first, whether they say something or not."""
         raise NotImplementedError

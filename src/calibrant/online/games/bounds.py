@@ -17,7 +17,7 @@ CHANCES, SUMS = 2.0**-49, 2.0**-54
 [0, 1] to an error: docs/certificates/games.md, Rounding."""
 
 MANY = 2**40
-"""Fewer rows lose little to rounding; beyond so many, it is all that can leave a bound empty."""
+"""Fewer rows lose little to rounding; beyond this many, it is all that can leave a bound empty."""
 
 
 def mean_regret(cells: int, n_rows: int) -> float:
@@ -64,11 +64,11 @@ def farthest_out(m: int) -> float:
 
 
 def judged_error(m: int, blocks: int, n_rows: int) -> float:
-    """Calibration error of the judged forecasts of two choices in so many games."""
+    """Calibration error of the judged forecasts of two choices in this many games."""
     return 0.5 / m + blocks * farthest_out(m) / n_rows if n_rows else math.inf
 
 
-def promises(
+def certificates_of(
     learned: int, n_rows: int, expected: bool, rows: Sequence[tuple[str, float, str]]
 ) -> tuple[OnlineCertificate, ...]:
     """One for each (quantity, bound, theorem), the main one first, whether it says something or not."""
@@ -80,16 +80,11 @@ def promises(
 
 
 def main_of(found: OnlineCertificate, empty: float = 1.0) -> OnlineCertificate | Refusal:
-    """The main promise, or why there is none; never one on another quantity in its place."""
+    """The main certificate, or why there is none; never one on another quantity in its place."""
     if found.bound < empty:
         return found
     quantity = found.quantity.rstrip(",")
+    rows = "this few rows: pass a larger n_rows"
     if found.n_rows > MANY:
-        return Refusal(
-            RefusalCode.VACUOUS,
-            f"the bound on {quantity} says nothing after so many rows, as rounding adds up: pass fewer n_rows",
-        )
-    return Refusal(
-        RefusalCode.VACUOUS,
-        f"the bound on {quantity} says nothing after so few rows: pass n_rows to see what more give",
-    )
+        rows = "this many rows, as rounding adds up: pass a smaller n_rows"
+    return Refusal(RefusalCode.VACUOUS, f"the bound on {quantity} is vacuous for {rows}")

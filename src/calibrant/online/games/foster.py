@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.online.base import register
-from calibrant.online.games.bounds import SUMS, hedged_error, judged_error, promises
-from calibrant.online.games.draws import key_of
-from calibrant.online.games.hedging import BETTER, BOTH, MEANS, CalibrationGame, Shares, kind_of
+from calibrant.online.games.bounds import SUMS, certificates_of, hedged_error, judged_error
+from calibrant.online.games.hedging import BETTER, BOTH, MEANS, CalibrationGame, Shares
 from calibrant.online.games.widths import Epsilon, bins_of, rows_of
-from calibrant.online.settings import read_only
 
 
 @register("Foster99")
@@ -62,9 +60,6 @@ class Foster99(CalibrationGame):
     After 10,000 rows since it was new (300 of them learned already) the calibration error in bins of width 0.1 is ...
     """
 
-    shares: Shares = read_only()
-    random_state: int | None = read_only()
-
     def __init__(
         self,
         *,
@@ -73,27 +68,18 @@ class Foster99(CalibrationGame):
         horizon: int | None = None,
         random_state: int | None = None,
     ) -> None:
-        self._kind, self._key = kind_of(shares), key_of(random_state)
-        self.shares, self.horizon = shares, rows_of(horizon)
-        self.random_state = None if random_state is None else int(random_state)
+        self._draw_by(shares, random_state)
+        self.horizon = rows_of(horizon)
         self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._error)
         super().__init__()
-
-    def _parameters(self) -> dict[str, Any]:
-        return {
-            "epsilon": self.epsilon,
-            "shares": self.shares,
-            "horizon": self.horizon,
-            "random_state": self.random_state,
-        }
 
     def _error(self, m: int, n: int) -> float:
         return hedged_error(m, m, n, means=self._kind == MEANS)
 
-    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         quantity = f"the calibration error in bins of width {1 / m:g}"
-        return promises(self.n_rows, n, True, ((quantity, self._error(m, n), self._theorem("6.27")),))
+        return certificates_of(self.n_rows, n, True, ((quantity, self._error(m, n), self._theorem("6.27")),))
 
 
 @register("TwoChoices")
@@ -118,10 +104,10 @@ class TwoChoices(CalibrationGame):
 
     Notes
     -----
-    What is promised is about the better of its two neighbouring forecasts, chosen when the outcome is known: the end of
+    The guarantee is about the better of its two neighbouring forecasts, chosen when the outcome is known: the end of
     :meth:`predict_interval` that is nearer to the outcome (:meth:`judged_one`, :meth:`judged_many`).
     ``predict_one`` gives the middle of the interval, as a summary: it is a deterministic point forecast, and nothing is
-    promised of it.
+    guaranteed of it.
     Guarantee: :meth:`certificate`, on every sequence of outcomes in [0, 1], whatever the adversary sees.
     Cost: 2 m numbers; a row looks at m bins at most.
     Reference: 002 section 8.3, Theorem 8.1 and section 8.C; docs/certificates/games.md.
@@ -141,14 +127,11 @@ class TwoChoices(CalibrationGame):
         self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._error)
         super().__init__()
 
-    def _parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon, "horizon": self.horizon}
-
     def _error(self, m: int, n: int) -> float:
         return judged_error(m, 1, n) + SUMS * n
 
-    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         quantity = f"the calibration error in bins of width {1 / m:g} {BETTER}"
         theorem = "Gupta 2023, 8.5, with a smaller constant"
-        return promises(self.n_rows, n, False, ((quantity, self._error(m, n), theorem),))
+        return certificates_of(self.n_rows, n, False, ((quantity, self._error(m, n), theorem),))

@@ -12,7 +12,7 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, register
 from calibrant.online.games.binned import BinnedForecaster
-from calibrant.online.games.bounds import hedged_brier, hedged_error, judged_error, lost_by_binning, promises
+from calibrant.online.games.bounds import certificates_of, hedged_brier, hedged_error, judged_error, lost_by_binning
 from calibrant.online.games.draws import WORD, Key, branch_of, draw_steps, key_of
 from calibrant.online.games.widths import (
     MOST_GAMES,
@@ -39,7 +39,7 @@ BOTH, TOTALS, MEANS = 0.0, 1.0, 2.0
 
 BETTER = (
     "of the better of its two neighbouring forecasts, chosen when the outcome is known (judged_many; nothing is "
-    "promised of predict_one),"
+    "guaranteed of predict_one),"
 )
 
 
@@ -165,10 +165,20 @@ class CalibrationGame(BinnedForecaster):
     one on the side of the outcome is judged.
     """
 
+    shares: Shares = read_only()
+    random_state: int | None = read_only()
+
     _factory: ClassVar[Factory] = hedging_steps
     _kind: float
     _key: Key = (0, 0)
     _said = "the middle of one bin or another, all alike,"
+
+    def _draw_by(self, shares: Shares, random_state: int | None) -> None:
+        """Play a drawing game, with these shares and under the key of this seed."""
+        if shares not in ("totals", "means"):
+            raise InputError("shares", f"must be 'totals' or 'means', not {shares!r}")
+        self._kind, self._key = MEANS if shares == "means" else TOTALS, key_of(random_state)
+        self.shares, self.random_state = shares, None if random_state is None else int(random_state)
 
     def _begin(self) -> list[float]:
         blocks = self.n_bins if self.experts else 1
@@ -231,7 +241,7 @@ class CalibrationGame(BinnedForecaster):
         """The forecast that counts for calibration once the outcome is known.
 
         With two choices it is the lower one if the outcome is at most the edge between the two bins, else the upper
-        one; the mid-point that ``predict_one`` gives is promised nothing. With a draw it is what ``predict_one`` gave.
+        one; the mid-point that ``predict_one`` gives has no guarantee. With a draw it is what ``predict_one`` gave.
         """
         return self._judged_one(score, label)
 
@@ -257,13 +267,6 @@ class CalibrationGame(BinnedForecaster):
         return (
             f"Gupta 2023, {number}, with {'a logarithm in place of 2' if self._kind == MEANS else 'a smaller constant'}"
         )
-
-
-def kind_of(shares: Shares) -> float:
-    """The kind of a drawing game."""
-    if shares not in ("totals", "means"):
-        raise InputError("shares", f"must be 'totals' or 'means', not {shares!r}")
-    return MEANS if shares == "means" else TOTALS
 
 
 @register("Hedging")
@@ -295,7 +298,7 @@ class Hedging(CalibrationGame):
         Rows that will come, for ``epsilon="auto"`` only.
     random_state
         None takes a secret key for the draws; it is kept in the state, so keep that from an adversary too. A whole
-        number gives the same draws in every run, for tests and studies; one that can be guessed is no secret. The draw
+        number gives the same draws in every run, for tests and studies; one that can be guessed is not secret. The draw
         of a row is a function of the key and of the number of rows learned, so that asking twice gives the same, and so
         does going on from a state again: after a crash go on by ``resume(text).redrawn()``, which takes another key
         from the system, whatever ``random_state`` was.
@@ -323,8 +326,6 @@ class Hedging(CalibrationGame):
     """
 
     rule: Rule = read_only()
-    shares: Shares = read_only()
-    random_state: int | None = read_only()
 
     def __init__(
         self,
@@ -338,39 +339,29 @@ class Hedging(CalibrationGame):
     ) -> None:
         if rule not in ("foster99", "two-choices"):
             raise InputError("rule", f"must be 'foster99' or 'two-choices', not {rule!r}")
-        self._kind, key = kind_of(shares), key_of(random_state)
+        self._draw_by(shares, random_state)
         if rule == "two-choices":
-            self._kind = BOTH
-        else:
-            self._key = key
-        self.rule, self.shares, self.horizon = rule, shares, rows_of(horizon)
-        self.random_state = None if random_state is None else int(random_state)
+            self._kind, self._key = BOTH, (0, 0)
+        self.rule, self.horizon = rule, rows_of(horizon)
         self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._error, MOST_GAMES)
         super().__init__(expert)
-
-    def _parameters(self) -> dict[str, Any]:
-        return {
-            "epsilon": self.epsilon,
-            "rule": self.rule,
-            "shares": self.shares,
-            "horizon": self.horizon,
-            "random_state": self.random_state,
-        }
 
     def _error(self, m: int, n: int) -> float:
         if self._kind == BOTH:
             return judged_error(m, m, n)
         return hedged_error(m, m * m, n, means=self._kind == MEANS)
 
-    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         width = f"bins of width {1 / m:g}"
         error = self._error(m, n)
         if self._kind == BOTH:
             theorem = "Gupta 2023, 8.5 in each bin of the expert, with a smaller constant"
-            return promises(self.n_rows, n, False, ((f"the calibration error in {width} {BETTER}", error, theorem),))
+            return certificates_of(
+                self.n_rows, n, False, ((f"the calibration error in {width} {BETTER}", error, theorem),)
+            )
         gap = hedged_brier(m, m * m, n, means=self._kind == MEANS)
-        return promises(self.n_rows, n, True, (
+        return certificates_of(self.n_rows, n, True, (
             (f"the calibration error in {width}", error, self._theorem("6.17")),
             (f"the sharpness (in {width}) that is lost against the expert", gap, "after Gupta 2023, 6.16"),
             ("the Brier score, less that of the expert,", gap + lost_by_binning(m), "after Gupta 2023, 6.28"),

@@ -34,7 +34,7 @@ LARGEST_LOSS: dict[str, float] = {"brier": 1.0, "log": LARGEST_LOG_LOSS}
 EMPTY: dict[str, float] = {"brier": 0.25, "log": math.log(2.0)}
 """What one half has on every row: no bound from here on says anything."""
 
-HELD = "forecasts of experts are held 2^-32 from 0 and 1, also where they are judged"
+HELD = "forecasts of experts are clipped 2^-32 from 0 and 1, also where they are judged"
 
 
 @register("MultiExpert")
@@ -64,8 +64,8 @@ class MultiExpert(Forecaster):
     Notes
     -----
     Guarantee, on every sequence of outcomes 0 and 1: total loss at most that of the best of K experts plus log(K) /
-    eta, and a little for rounding (:meth:`certificate`). For the log loss, forecasts of experts are held 2^-32 from 0
-    and 1, and the best of them is judged by what it says then.
+    eta, and a little for rounding (:meth:`certificate`). For the log loss, forecasts of experts are clipped 2^-32 from
+    0 and 1, and the best of them is judged by these.
     Cost: K forecasts and K exponentials per row; K + 1 numbers besides those of the experts.
     Reference: 000 section 3.1; Vovk 1990; Foster and Hart 2023, section A.7; docs/certificates/games.md.
 
@@ -94,11 +94,6 @@ class MultiExpert(Forecaster):
         self._behind = [0.0] * len(experts)
 
     @property
-    def n_rows(self) -> int:
-        """Rows learned so far."""
-        return self._seen
-
-    @property
     @reading
     def weights(self) -> tuple[float, ...]:
         """The weights of the experts now; they add up to 1."""
@@ -112,7 +107,7 @@ class MultiExpert(Forecaster):
 
     def _predict_one(self, score: float, features: Any = None) -> float:
         x = self._score(score)
-        return self._mixed(self._told([expert._predict_one(x, f) for expert, f in self._each(features)]))
+        return self._mixed(self._clipped([expert._predict_one(x, f) for expert, f in self._each(features)]))
 
     def _learn_one(self, score: float, label: float, features: Any = None) -> None:
         self._step(self._score(score), self._label(label), features)
@@ -133,7 +128,7 @@ class MultiExpert(Forecaster):
                 expert._notice()
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
-        forecasts = self._told(step_all(self._each(features), score, label))
+        forecasts = self._clipped(step_all(self._each(features), score, label))
         told = self._mixed(forecasts)
         losses = [old + self._lost(p, label) for old, p in zip(self._behind, forecasts, strict=True)]
         best = min(losses)
@@ -147,8 +142,8 @@ class MultiExpert(Forecaster):
             raise InputError("features", "must be left out", "every expert looks at the score alone")
         return [(expert, features if expert.takes_features else None) for expert in self.experts]
 
-    def _told(self, found: list[float]) -> list[float]:
-        """What the experts say, held from 0 and 1 for the log loss."""
+    def _clipped(self, found: list[float]) -> list[float]:
+        """What the experts forecast, clipped away from 0 and 1 for the log loss."""
         return [held_inside(p) for p in found] if self.loss == "log" else found
 
     def _lost(self, p: float, y: float) -> float:
@@ -165,9 +160,6 @@ class MultiExpert(Forecaster):
         one = _dot(raw, [math.exp(-2.0 * (1.0 - p) * (1.0 - p)) for p in forecasts])
         return min(max(0.5 + 0.25 * math.log(one / zero), min(forecasts)), max(forecasts))
 
-    def _parameters(self) -> dict[str, Any]:
-        return {"loss": self.loss}
-
     def _numbers(self) -> list[float]:
         return [float(self._seen), *self._behind]
 
@@ -182,7 +174,7 @@ class MultiExpert(Forecaster):
 
     @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """The promise on the mean loss against the best expert, where saying one half on every row has no such one."""
+        """A bound on the mean loss beyond that of the best expert, where forecasting one half on every row has none."""
         n, k = self._check_rows(n_rows), len(self.experts)
         name = "Brier score" if self.loss == "brier" else "mean log loss"
         rounding = ROUNDING[self.loss] + LARGEST_LOSS[self.loss] * n * 2.0**-52

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.maps import Direction, Map, StepMap
 from calibrant.messages import InputError
+from calibrant.numerics import Floats, first_double
 from calibrant.online.base import Forecaster, register
 from calibrant.online.games.binned import BinnedForecaster
-from calibrant.online.games.bounds import lost_by_binning, prior_regret, promises
+from calibrant.online.games.bounds import certificates_of, lost_by_binning, prior_regret
 from calibrant.online.games.widths import Epsilon, bin_steps, bins_of, check_cells, check_settings, rows_of
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 from calibrant.online.settings import read_only
@@ -91,7 +92,7 @@ class Tracking(BinnedForecaster):
     Whole streams (``learn_many``, ``forecast_many``) warn where nearly all rows lie in one bin; single rows do not.
     Guarantee, on every sequence: the Brier score exceeds the refinement of the expert's bins by at most
     m (1 + log(T/m)) / T for prior 0, less for prior 1, and sharpness falls by at most epsilon/2 more than that
-    (:meth:`certificates`). Nothing is promised of its calibration error: an adversary who sees a forecast can always
+    (:meth:`certificates`). Nothing is guaranteed of its calibration error: an adversary who sees a forecast can always
     break a deterministic one.
     Cost: two numbers for each bin; a row costs the expert's step and one division.
     Reference: 002 section 6.3.1; Foster and Hart 2023, section 4; docs/certificates/games.md.
@@ -130,31 +131,35 @@ class Tracking(BinnedForecaster):
     def _crowds(self) -> list[float]:
         return list(self._held[FIRST : FIRST + self.n_bins])
 
-    def _parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon, "horizon": self.horizon, "prior": self.prior}
-
-    def _promises(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         width = f"bins of width {1 / m:g}"
         sharp = f"the sharpness (in {width}) that is lost against the expert"
         brier = f"the Brier score, less the refinement of the expert in {width},"
-        return promises(self.n_rows, n, False, (
+        return certificates_of(self.n_rows, n, False, (
             (sharp, self._loss(m, n), "after Gupta 2023, 6.13, with smaller constants"),
             (brier, prior_regret(m, n, self.prior), "after Gupta 2023, 6.24, with a smaller logarithm"),
         ))  # fmt: skip
 
     def _freeze(self) -> Map:
-        """The step map of this moment, where the expert has a map that is monotone or made of steps."""
+        """The step map at this time, where the expert has a map that is monotone or made of steps."""
         inner = self.expert._freeze()
         values = [_mean(self._held, b) for b in range(self.n_bins)]
         if isinstance(inner, StepMap):
             return StepMap(inner.knots, np.array([values[_bin_of(p, self.n_bins)] for p in inner.values])).merged()
-        rising = _rises(inner)
-        m, ask = self.n_bins, self.expert._predict_one
-        edges = range(1, m) if rising else range(m - 1, 0, -1)
-        cuts = np.array([_first(ask, b / m, rising) for b in edges])
-        steps = np.array(values if rising else values[::-1])
-        return _steps_between(cuts, steps)
+        if inner.direction is Direction.MIXED:
+            fix = "otherwise its bins are not intervals of scores"
+            raise InputError("expert", "must have a monotone map for freeze()", fix)
+        rising = inner.direction.never_falls
+        edges = np.arange(1, self.n_bins) / self.n_bins
+        edges, values = (edges, values) if rising else (edges[::-1], values[::-1])
+
+        def beyond(scores: Floats) -> NDArray[np.bool_]:
+            return np.asarray((self.expert._predict_many(np.maximum(scores, 0.0), None) >= edges) == rising)
+
+        below, ends = np.full(len(edges), -5e-324), np.ones(len(edges))
+        cuts = np.where(beyond(ends), first_double(beyond, below, ends) + 0.0, np.inf)
+        return _steps_between(cuts, np.array(values))
 
 
 def _prior_of(prior: Any) -> float:
@@ -162,36 +167,6 @@ def _prior_of(prior: Any) -> float:
     if not right or not (prior == 0 or 1e-6 <= prior <= 1e6):
         raise InputError("prior", f"must be a number of rows, 0 or from 1e-6 to 1e6, not {prior!r}")
     return float(prior)
-
-
-def _rises(inner: Map) -> bool:
-    """Whether a map goes up with the score, or down; others are refused."""
-    if isinstance(inner, IdentityMap):
-        return True
-    if isinstance(inner, LogitAffineMap):
-        return inner.slope >= 0.0
-    if isinstance(inner, BetaMap) and inner.a * inner.b >= 0.0:
-        return inner.a + inner.b >= 0.0
-    if isinstance(inner, PiecewiseLinearMap):
-        rises = np.diff(inner.values)
-        if (rises >= 0.0).all() or (rises <= 0.0).all():
-            return bool((rises >= 0.0).all())
-    raise InputError("expert", "must have a monotone map for freeze()", "otherwise its bins are no intervals of scores")
-
-
-def _first(ask: Step, edge: float, rising: bool) -> float:
-    """The smallest double in [0, 1] on the far side of the edge, or infinity; doubles are ordered as their bits are."""
-    if (ask(1.0) >= edge) != rising:
-        return np.inf
-    low, high = -1, struct.unpack("<q", struct.pack("<d", 1.0))[0]
-    while high - low > 1:
-        middle = (low + high) // 2
-        if (ask(struct.unpack("<d", struct.pack("<q", middle))[0]) >= edge) == rising:
-            high = middle
-        else:
-            low = middle
-    found: float = struct.unpack("<d", struct.pack("<q", high))[0]
-    return found
 
 
 def _steps_between(cuts: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> StepMap:

@@ -1,1 +1,1 @@
-"""Parity: will a series fall or rise, told from any predictive distribution, and how well that is calibrated."""
+"""Parity: probabilities that a series falls or rises, from any predictive distribution, and their calibration."""

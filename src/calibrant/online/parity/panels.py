@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sized
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,12 @@ def read_values(column: ArrayLike, name: str) -> Floats:
     return found
 
 
+def check_rows(found: Sized, name: str, n: int, against: str = "y") -> None:
+    """Refuse a column that is not as long as another one."""
+    if len(found) != n:
+        raise InputError(name, f"has {len(found)} rows but {against} has {n}", "pass one for each row")
+
+
 def values_before(values: Floats, previous: Any, by: Any, batches: NDArray[np.intp] | None) -> Floats:
     """The value before each row, as given, or from the row before in the same series; NaN where there is none."""
     if previous is not None:
@@ -37,8 +44,7 @@ def values_before(values: Floats, previous: Any, by: Any, batches: NDArray[np.in
                 "by", "must be left out where previous is given", "pass one of them, as both say which value was before"
             )
         found = read_values(previous, "previous")
-        if len(found) != len(values):
-            raise InputError("previous", f"has {len(found)} rows but y has {len(values)}", "pass one for each")
+        check_rows(found, "previous", len(values))
         return found
     series = np.zeros(len(values), dtype=np.intp) if by is None else _series(by, len(values))
     order = np.argsort(series, kind="stable")
@@ -57,8 +63,7 @@ def values_before(values: Floats, previous: Any, by: Any, batches: NDArray[np.in
 def numbered(batch: Any, n: int) -> NDArray[np.intp]:
     """Batches by number, in the order in which they come; any values do, dates too."""
     items = read_column(batch, "batch").tolist()
-    if len(items) != n:
-        raise InputError("batch", f"has {len(items)} rows but y has {n}", "pass one for each")
+    check_rows(items, "batch", n)
     places: dict[Any, int] = {}
     try:
         if any(item is None or item != item for item in items):  # NaN equals nothing, and pandas' NA refuses to say
@@ -66,7 +71,7 @@ def numbered(batch: Any, n: int) -> NDArray[np.intp]:
         codes = np.array([places.setdefault(item, len(places)) for item in items], dtype=np.intp)
     except TypeError:
         raise InputError(
-            "batch", "has missing values, or such as cannot be told apart", "leave these rows out"
+            "batch", "has missing values, or values that cannot be compared", "leave these rows out"
         ) from None
     if (np.diff(codes) < 0).any():
         raise InputError("batch", "has rows that do not stand together", "sort the rows by time first")
@@ -117,8 +122,7 @@ def _series(by: Any, n: int) -> NDArray[np.intp]:
         raise InputError("by", f"must be the column with the series of each row, not {by!r}", f"pass by=frame[{by!r}]")
     if codes.ndim > 1:
         raise InputError("by", f"has {codes.shape[1]} columns", "pass one, such as their texts joined")
-    if len(codes) != n:
-        raise InputError("by", f"has {len(codes)} rows but y has {n}", "pass one series for each")
+    check_rows(codes, "by", n)
     if (codes < 0).any():
         raise InputError("by", "has missing values", "leave these rows out, or name their series")
     return codes

@@ -1,4 +1,4 @@
-"""Forecasts of a number, one law per row: Gaussian, quantiles, samples, or any cumulative distribution function."""
+"""Forecasts of a number, one distribution per row: Gaussian, quantiles, samples, or a function."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import is_whole, read_floats
-from calibrant.messages import InputError, Voice, note, warn
+from calibrant.messages import InputError, note, warn
 from calibrant.numerics import Floats
-from calibrant.online.parity.panels import index_of, same_order
+from calibrant.online.parity.panels import check_rows, index_of, same_order
 
 LARGEST = 1e150
 """Beyond this, differences and ratios of values could overflow."""
@@ -20,7 +20,7 @@ LARGEST = 1e150
 ROUNDING = 1e-9
 """A cumulative distribution function may leave [0, 1] by this much."""
 
-LAWS = (
+DISTRIBUTIONS = (
     "pass GaussianForecast(mean, sd), QuantileForecast(levels, values) for a table of quantiles, "
     "SampleForecast(samples) for one of draws, or CdfForecast(cdf, n_rows)"
 )
@@ -28,18 +28,19 @@ LAWS = (
 
 
 class Predictive:
-    """Forecasts of a number: the law of row t says how likely each value is.
+    """Forecasts of a number: the distribution of row t says how likely each value is.
 
     A row whose numbers are missing (NaN) has no forecast, and its answers are NaN.
-    A subclass defines ``__len__``, :meth:`cdf` and :meth:`quantile`. ``index`` is that of the columns of pandas from
-    which it was made, if it was, so that rows in another order are noticed.
+    A subclass defines :meth:`cdf`, :meth:`quantile` and ``n_rows``, which ``len`` gives. ``index`` is that of the
+    columns of pandas from which it was made, if it was, so that rows in another order are noticed.
     """
 
     index: Any = None
+    n_rows: int
 
     def __len__(self) -> int:
         """Number of rows."""
-        raise NotImplementedError
+        return self.n_rows
 
     def cdf(self, x: ArrayLike) -> Floats:
         """Probability of at most ``x[t]`` in each row t; one number stands for all rows."""
@@ -62,7 +63,7 @@ class Predictive:
 
 
 class GaussianForecast(Predictive):
-    r"""A normal law for each row.
+    r"""A normal distribution for each row.
 
     .. math:: F_t(x) = \Phi\bigl((x - \mu_t) / \sigma_t\bigr)
 
@@ -95,18 +96,14 @@ class GaussianForecast(Predictive):
         same_order(mean=mean, sd=sd)
         self.index = index_of(mean, sd)
         self.mean = _finite(read_floats([mean] if np.ndim(mean) == 0 else mean, "mean"), "mean")
+        self.n_rows = len(self.mean)
         given = _finite(read_floats([sd] if np.ndim(sd) == 0 else sd, "sd"), "sd")
-        self.sd = np.full(len(self.mean), given[0]) if np.ndim(sd) == 0 else given
-        if len(self.sd) != len(self.mean):
-            raise InputError("sd", f"has {len(self.sd)} rows but mean has {len(self.mean)}", "pass one for each row")
+        self.sd = np.full(self.n_rows, given[0]) if np.ndim(sd) == 0 else given
+        check_rows(self.sd, "sd", self.n_rows, "mean")
         if (self.sd < 0.0).any():
             raise InputError(
                 "sd", "must be a standard deviation of at least 0", "pass its square root if it is a variance"
             )
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.mean)
 
     def cdf(self, x: ArrayLike) -> Floats:
         """Probability of at most ``x[t]`` in each row t."""
@@ -118,7 +115,7 @@ class GaussianForecast(Predictive):
 
 
 class QuantileForecast(Predictive):
-    r"""A law for each row from a few of its quantiles, Gaussian between neighbours.
+    r"""A distribution for each row from a few of its quantiles, Gaussian between neighbours.
 
     .. math:: F_t(x) = \Phi\Bigl(z_k + (z_{k+1} - z_k) \frac{x - q_k}{q_{k+1} - q_k}\Bigr),
               \qquad q_k \le x < q_{k+1}, \quad z_k = \Phi^{-1}(\tau_k),
@@ -137,8 +134,8 @@ class QuantileForecast(Predictive):
     -----
     Edge rules: quantiles that cross are sorted within their row, which brings them no farther from the true ones taken
     together (Chernozhukov et al. 2010), and a :class:`CalibrantWarning` says in how many rows. Equal quantiles are a
-    heap at that value; where the first or last two are equal there is nothing beyond them. A row with a NaN has no
-    forecast.
+    point mass at that value; where the first or last two are equal there is nothing beyond them. A row with a NaN has
+    no forecast.
     Guarantee: none. Cost: O(rows x levels). Reference: 002 section 7.B.1.
 
     Examples
@@ -153,12 +150,14 @@ class QuantileForecast(Predictive):
     def __init__(self, levels: ArrayLike, values: ArrayLike) -> None:
         self.levels = np.asarray(read_floats(levels, "levels"), dtype=np.float64)
         if len(self.levels) < 2 or not (np.diff(self.levels) > 0.0).all():
-            raise InputError("levels", "must be at least two increasing numbers", "a law needs two quantiles or more")
+            raise InputError(
+                "levels", "must be at least two increasing numbers", "a distribution needs two quantiles or more"
+            )
         if self.levels[-1] > 1.0 and self.levels[-1] <= 100.0:
             raise InputError("levels", "must lie inside (0, 1), and these look like percentages", "divide them by 100")
         if not (self.levels[0] > 0.0 and self.levels[-1] < 1.0):
             raise InputError(
-                "levels", "must lie inside (0, 1)", "drop the levels 0 and 1, which are the ends of the law"
+                "levels", "must lie inside (0, 1)", "drop the levels 0 and 1, which are the ends of the distribution"
             )
         self.index = index_of(values)
         rows = _matrix(values, "values")
@@ -170,11 +169,7 @@ class QuantileForecast(Predictive):
         self.crossed = int((np.diff(rows, axis=1) < 0.0).any(axis=1).sum())
         if self.crossed:
             warn(_crossing(self.crossed, len(rows)))
-        self.values = np.sort(rows, axis=1)
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.values)
+        self.values, self.n_rows = np.sort(rows, axis=1), len(rows)
 
     def cdf(self, x: ArrayLike) -> Floats:
         """Probability of at most ``x[t]`` in each row t."""
@@ -201,7 +196,7 @@ class QuantileForecast(Predictive):
 
 
 class SampleForecast(Predictive):
-    r"""A law for each row from draws of it: members of an ensemble, or simulated paths.
+    r"""A distribution for each row from draws of it: members of an ensemble, or simulated paths.
 
     .. math:: F_t(x) = \frac{e + \#\{j : x_{tj} \le x\}}{m_t + 2e}
 
@@ -213,12 +208,12 @@ class SampleForecast(Predictive):
     samples
         Row t holds its draws; NaN where there are fewer.
     ends
-        At least 0; 0 gives the plain empirical law.
+        At least 0; 0 gives the plain empirical distribution.
 
     Notes
     -----
     Edge rules: one draw is enough (1/4 below it, 3/4 from it on); a row without draws has no forecast.
-    Guarantee: none. Cost: O(rows x draws). Reference: 002 eq. 7.1 with the law of the draws.
+    Guarantee: none. Cost: O(rows x draws). Reference: 002 eq. 7.1 with the distribution of the draws.
 
     Examples
     --------
@@ -231,11 +226,7 @@ class SampleForecast(Predictive):
             raise InputError("ends", f"must be a number of draws of at least 0, not {ends!r}")
         self.index = index_of(samples)
         self.samples, self.ends = np.sort(_matrix(samples, "samples"), axis=1), float(ends)
-        self.draws = (~np.isnan(self.samples)).sum(axis=1)
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.samples)
+        self.draws, self.n_rows = (~np.isnan(self.samples)).sum(axis=1), len(self.samples)
 
     def cdf(self, x: ArrayLike) -> Floats:
         """Probability of at most ``x[t]`` in each row t."""
@@ -255,7 +246,7 @@ class SampleForecast(Predictive):
 
 
 class CdfForecast(Predictive):
-    """A law for each row from a function of your own.
+    """A distribution for each row from a function of your own.
 
     Parameters
     ----------
@@ -288,11 +279,7 @@ class CdfForecast(Predictive):
             raise InputError("cdf", f"must be a function of one value per row, not {cdf!r}")
         if not is_whole(n_rows) or n_rows < 0:
             raise InputError("n_rows", f"must be the number of rows, not {n_rows!r}")
-        self._cdf, self._n, self._inverse = cdf, int(n_rows), quantile
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self._n
+        self._cdf, self.n_rows, self._inverse = cdf, int(n_rows), quantile
 
     @property
     def has_quantiles(self) -> bool:
@@ -302,10 +289,8 @@ class CdfForecast(Predictive):
     def cdf(self, x: ArrayLike) -> Floats:
         """Probability of at most ``x[t]`` in each row t."""
         found = np.asarray(self._cdf(self._points(x)), dtype=np.float64)
-        if found.shape != (self._n,):
-            raise InputError(
-                "cdf", f"gave the shape {found.shape} for {self._n} values", "it must give one number for each"
-            )
+        if found.shape != (self.n_rows,):
+            raise self._other_shape("cdf", found)
         if (found < -ROUNDING).any() or (found > 1.0 + ROUNDING).any():
             raise InputError(
                 "cdf", "gave numbers outside [0, 1]", "pass a cumulative distribution function, not a density"
@@ -321,20 +306,21 @@ class CdfForecast(Predictive):
         check_level(level)
         found = np.asarray(self._inverse(level), dtype=np.float64)
         try:
-            return np.broadcast_to(found, (self._n,)).copy()
+            return np.broadcast_to(found, (self.n_rows,)).copy()
         except ValueError:
-            raise InputError(
-                "quantile", f"gave the shape {found.shape} for {self._n} rows", "it must give one number for each"
-            ) from None
+            raise self._other_shape("quantile", found) from None
+
+    def _other_shape(self, name: str, found: NDArray[Any]) -> InputError:
+        return InputError(name, f"gave the shape {found.shape} for {self.n_rows} rows", "it must give one number each")
 
 
-@note("quantiles-cross")
-def _crossing(voice: Voice, crossed: int, n: int) -> str:
-    return f"values has quantiles that cross in {crossed:,} of {n:,} {voice.nouns.rows}: they were sorted there"
+_crossing = note(
+    "quantiles-cross", "values has quantiles that cross in {crossed:,} of {n:,} {nouns.rows}: they were sorted there"
+)
 
 
 def as_predictive(forecast: Any, n_rows: int) -> Predictive:
-    """Laws as they are, or from an object with a ``cdf`` such as ``scipy.stats.norm(mean, sd)``, or from a function."""
+    """Distributions as they are, or from a function, or an object with a ``cdf`` such as ``scipy.stats.norm(0, 1)``."""
     if isinstance(forecast, Predictive):
         return forecast
     if not isinstance(forecast, type) and callable(getattr(forecast, "cdf", None)):
@@ -344,11 +330,11 @@ def as_predictive(forecast: Any, n_rows: int) -> Predictive:
         return CdfForecast(forecast, n_rows)
     given = "the class" if isinstance(forecast, type) else "an object of type"
     name = (forecast if isinstance(forecast, type) else type(forecast)).__name__
-    raise InputError("forecast", f"must be a predictive distribution, not {given} {name}", LAWS)
+    raise InputError("forecast", f"must be a predictive distribution, not {given} {name}", DISTRIBUTIONS)
 
 
 def check_level(level: float) -> float:
-    """Refuse what is no probability."""
+    """Refuse what is not a probability."""
     if not (isinstance(level, Real) and 0.0 <= level <= 1.0):
         raise InputError("level", f"must be a probability in [0, 1], not {level!r}")
     return float(level)
@@ -371,7 +357,7 @@ def _normal_score(level: float) -> float:
 
 
 def _ratio(gap: Floats, scale: Floats) -> Floats:
-    """Gap over scale; over a scale of 0 an infinity of its sign, plus at a gap of 0, since laws include their ends."""
+    """Gap over scale; over a scale of 0 an infinity of its sign, plus at a gap of 0, as a point has its own mass."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = gap / scale
     return np.where(scale == 0.0, np.where(np.isnan(gap), np.nan, np.where(gap >= 0.0, np.inf, -np.inf)), found)

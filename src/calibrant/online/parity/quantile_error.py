@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import is_whole
-from calibrant.messages import InputError, Voice, note
-from calibrant.online.parity.panels import read_values, same_order
+from calibrant.messages import InputError, note
+from calibrant.online.parity.panels import check_rows, read_values, same_order
 from calibrant.online.parity.predictive import CdfForecast, Predictive, as_predictive
 
 if TYPE_CHECKING:
@@ -24,13 +24,14 @@ def quantile_calibration_error(
     .. math:: \mathrm{QCE} = \frac1L \sum_{i=1}^{L} \Bigl|\frac1T \sum_{t=1}^{T}
               \mathbf{1}[y_t \le F_t^{-1}(p_i)] - p_i\Bigr|, \qquad p_i = \frac{i - 1}{L - 1},
 
-    with L = ``n_levels`` levels from 0 to 1 and outcomes :math:`y_t`; :math:`F_t^{-1}(0)` is the lower end of the law.
+    with L = ``n_levels`` levels from 0 to 1 and outcomes :math:`y_t`; :math:`F_t^{-1}(0)` is the lower end of the
+    support.
 
     Parameters
     ----------
     forecast
-        One law per row; of a :class:`CdfForecast` without inverse, :math:`F_t(y_t) \le p_i` is counted instead, which
-        is the same for a continuous law.
+        One distribution per row; of a :class:`CdfForecast` without inverse, :math:`F_t(y_t) \le p_i` is counted
+        instead, which is the same for a continuous one.
     y
         Outcomes; NaN where one is missing.
     n_levels
@@ -41,7 +42,7 @@ def quantile_calibration_error(
 
     Notes
     -----
-    Edge rules: no row left gives NaN and a note. ``null`` is what laws that are right would show on average, by the
+    Edge rules: no row left gives NaN and a note. ``null`` is what correct forecasts would show on average, by the
     normal approximation; it holds for one-step forecasts, whose coverings are independent then.
     Guarantee: none in finite samples. Quantile calibration does not imply parity calibration.
     Cost: O(rows x levels). Reference: 002 section 7.A.
@@ -62,8 +63,7 @@ def quantile_calibration_error(
     outcome = read_values(y, "y")
     same_order(y=y, forecast=forecast)
     forecast = as_predictive(forecast, len(outcome))
-    if len(outcome) != len(forecast):
-        raise InputError("y", f"has {len(outcome)} rows but there are {len(forecast)} forecasts", "pass one for each")
+    check_rows(outcome, "y", len(forecast), "forecast")
     chosen = np.arange(len(outcome)) if rows is None else _chosen(rows, len(outcome))
     at = forecast.cdf(np.where(np.isnan(outcome), 0.0, outcome))
     chosen = chosen[~np.isnan(outcome[chosen]) & ~np.isnan(at[chosen])]
@@ -78,9 +78,7 @@ def quantile_calibration_error(
     return Estimate(name, float(np.abs(covered - levels).mean()), null=null)
 
 
-@note("no-forecast-with-outcome")
-def _no_row(voice: Voice) -> str:
-    return f"not defined: no {voice.nouns.row} has both a forecast and an outcome"
+_no_row = note("no-forecast-with-outcome", "not defined: no {nouns.row} has both a forecast and an outcome")
 
 
 def _chosen(rows: ArrayLike, n: int) -> NDArray[np.intp]:

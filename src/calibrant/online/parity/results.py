@@ -34,7 +34,7 @@ class ParityResult:
     pce
         Parity calibration error; ``pce.null`` is what calibrated probabilities would show at this many rows.
     sharpness
-        Between the square of the base rate (bins tell nothing) and the base rate.
+        Between the square of the base rate (uninformative bins) and the base rate.
     accuracy
         Of saying "decrease" from 1/2 on.
     auroc
@@ -78,8 +78,8 @@ class ParityTable:
 
     Columns: QCE, how far the quantiles of the base forecast cover other shares than they claim; PCE, how far the
     probabilities of a decrease are from what happens, on average over bins; (if right), the PCE that calibrated
-    probabilities would show by chance; Sharp, how well bins tell decreases from rises, between the square of the base
-    rate and the base rate; Acc and AUROC, as for every classifier.
+    probabilities would show by chance; Sharp, how well bins separate decreases from rises, between the square of the
+    base rate and the base rate; Acc and AUROC, as for every classifier.
     """
 
     results: tuple[ParityResult, ...]

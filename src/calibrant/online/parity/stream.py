@@ -16,8 +16,15 @@ from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, one_score_forecaster
-from calibrant.online.parity.panels import numbered, read_values, refuse_newest_first, same_order, values_before
-from calibrant.online.parity.predictive import LAWS, Predictive, as_predictive
+from calibrant.online.parity.panels import (
+    check_rows,
+    numbered,
+    read_values,
+    refuse_newest_first,
+    same_order,
+    values_before,
+)
+from calibrant.online.parity.predictive import DISTRIBUTIONS, Predictive, as_predictive
 from calibrant.online.parity.quantile_error import quantile_calibration_error
 from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable, falls_or_stays
 
@@ -55,7 +62,7 @@ class ParityStream:
     --------
     >>> from calibrant.online import GaussianForecast, OnlinePlatt, parity_stream
     >>> y = np.random.default_rng(0).normal(size=4000)  # noise: what is high will fall
-    >>> stream = parity_stream(GaussianForecast(np.zeros(4000), 3.0), y)  # laws that are far too wide
+    >>> stream = parity_stream(GaussianForecast(np.zeros(4000), 3.0), y)  # far too wide
     >>> print(stream.compare({"OPS": OnlinePlatt(gamma=0.001, rho=1e4)}))
     3,999 rows, 50.1 % fall or stay, 30 bins
              QCE     PCE  (if right)   Sharp     Acc   AUROC
@@ -107,7 +114,7 @@ class ParityStream:
             A forecaster, whose live forecasts are judged; or probabilities, one for each row of the stream; or None for
             the base forecast, whose quantile calibration is then judged too.
         after
-            So many batches (rows, where there are no batches) are learned from first and not judged.
+            Batches (rows, where there are no batches) that are learned first and not judged.
         n_bins
             Bins of equal width.
         name
@@ -250,14 +257,14 @@ def parity_stream(
 
     .. math:: p_t = F_t(y_{t-1}), \qquad \tilde y_t = \mathbf{1}[y_t \le y_{t-1}],
 
-    where :math:`F_t` is the forecast law of the value :math:`y_t`, made before it is known, and :math:`y_{t-1}` the
-    value before it in the same series. **1 is a decrease**; a tie counts as one.
+    where :math:`F_t` is the forecast distribution of the value :math:`y_t`, made before it is known, and
+    :math:`y_{t-1}` the value before it in the same series. **1 is a decrease**; a tie counts as one.
 
     Parameters
     ----------
     forecast
         A :class:`GaussianForecast`, :class:`QuantileForecast` or :class:`SampleForecast`; or a function that gives
-        :math:`F_t(x_t)` for an array of one x per row, or an object with such a ``cdf``, as laws of scipy are; or a
+        :math:`F_t(x_t)` for an array of one x per row, or an object with such a ``cdf``, as of scipy; or a
         column of probabilities of a decrease, from a classifier.
     y
         The series itself, in order of time; NaN where a value is missing.
@@ -283,7 +290,7 @@ def parity_stream(
     own, and pass what was said to :meth:`ParityStream.judge`.
     Guarantee: none; a forecast whose quantiles are calibrated can be wrong about parity at every probability (002
     section 7.1.1), which is why it is calibrated by an online forecaster.
-    Cost: one evaluation of the laws, one sort of the series.
+    Cost: one evaluation of the distributions, one sort of the series.
     Reference: 002 section 7.2 and Algorithm 7.1.
 
     Examples
@@ -293,7 +300,7 @@ def parity_stream(
     >>> stream.scores.round(3).tolist(), stream.outcomes.tolist()
     ([0.159, 0.841], [1.0, 0.0])
 
-    Live, one law at a time, a forecaster is asked and told as always:
+    Live, one forecast at a time:
 
     >>> from calibrant.online import OnlinePlatt
     >>> ops, yesterday = OnlinePlatt(), 9.5
@@ -319,7 +326,7 @@ def parity_stream(
 
 
 def _probabilities(forecast: Any, before: Floats) -> tuple[Predictive | None, Floats]:
-    """The laws, if there are any, and their probabilities of at most the values before."""
+    """The distributions, if there are any, and their probabilities of at most the values before."""
     found: Predictive | Floats | None
     if (
         forecast is None
@@ -336,10 +343,9 @@ def _probabilities(forecast: Any, before: Floats) -> tuple[Predictive | None, Fl
             "forecast",
             "must be a predictive distribution, or a probability in [0, 1] for each row, and a point forecast is "
             "neither",
-            LAWS,
+            DISTRIBUTIONS,
         )
-    if len(found) != len(before):
-        raise InputError("forecast", f"has {len(found)} rows but y has {len(before)}", "pass one for each")
+    check_rows(found, "forecast", len(before))
     if not isinstance(found, Predictive):
         return None, found
     known = ~np.isnan(before)

@@ -18,7 +18,7 @@ from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, register
 from calibrant.online.guards import reading
 from calibrant.online.limits import MOST_CLAMP, SLACK, changed, real, whole, yes_no
-from calibrant.online.regression.certificate import Promised
+from calibrant.online.regression.certificate import Guaranteed
 from calibrant.online.regression.factors import absorb, diagonal, dot, solve
 from calibrant.online.regression.families import (
     FAMILIES,
@@ -38,7 +38,7 @@ OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 """From a forecast, a score and features to values in [-1, 1], continuous in the forecast."""
 
 MOST_REGRESSORS = 2_000
-"""Each row of so many takes about half a second."""
+"""With this many, a row takes about half a second."""
 
 JUMP = 1e-6
 """A fixed point that is missed by more than this has no continuous function behind it."""
@@ -59,7 +59,7 @@ class CalibratedRegression(Forecaster):
     the score as it is, or zero without it. That p is among the regressors makes the errors :math:`p_t - y_t` nearly
     orthogonal to every :math:`f_i`, which plain ridge regression does not (001, footnote 1).
 
-    What is promised of a group is its SUM of errors: as many events as were forecast, up to the bound. It is not that
+    What is guaranteed of a group is its SUM of errors: as many events as were forecast, up to the bound. It is not that
     forecasts of 0.2 come true in two of ten rows of the group, and of 0.8 in eight: forecasts that are too high here
     and too low there cancel. That is asked for by ``each_feature=True`` with hats or polynomials.
 
@@ -76,7 +76,7 @@ class CalibratedRegression(Forecaster):
         on [0, 1], a continuous kind of bins. Or a function of (forecast, score, features) that returns
         ``size`` numbers in [-1, 1] and is continuous in the forecast.
     size
-        Functions of the family, of which the first is the forecast itself, at most 64; 1, 4 and 16 unless told.
+        Functions of the family, of which the first is the forecast itself, at most 64; by default 1, 4 or 16.
     each_feature
         Whether every function of the forecast is also asked for on each feature: with hats or polynomials, calibrated
         inside each group at each level of the forecast. It costs ``n_features * size`` more regressors.
@@ -85,12 +85,12 @@ class CalibratedRegression(Forecaster):
     include_score
         Whether the score is a regressor, at which the regression starts. Without it, the score is not looked at.
     clamp
-        Forecasts are held this far from 0 and 1, at most 0.25.
+        Forecasts are clipped this far from 0 and 1, at most 0.25.
 
     Notes
     -----
-    Features are checked on every row: as many as told, none missing, each in [-1, 1]. Outcomes may lie anywhere in
-    [0, 1]. Equal and constant features do no harm. Forecasts have no draws: the same rows give the same numbers. A
+    Features are checked on every row: ``n_features`` of them, none missing, each in [-1, 1]. Outcomes may lie anywhere
+    in [0, 1]. Equal and constant features do no harm. Forecasts have no draws: the same rows give the same numbers. A
     line is cut at 0 and 1, so that forecasts of exactly 0 and 1 occur, from the second row on, where the log loss is
     infinite: judge them by the Brier score, or pass ``clamp=0.001``.
 
@@ -115,11 +115,11 @@ class CalibratedRegression(Forecaster):
     >>> round(regression.predict_one(0.5, [1, 0]), 2), round(regression.predict_one(0.5, [0, 1]), 2)
     (0.0, 1.0)
 
-    With names, and what is promised of 5,000 rows in a stream of 20,000:
+    With names, and what is guaranteed of 5,000 rows in a stream of 20,000:
 
     >>> regression = CalibratedRegression(["north", "mobile"]).learn_one(0.5, 1, {"mobile": 1, "north": 0})
-    >>> promise = regression.certificate(20_000, group_rows=5_000)
-    >>> print(f"{promise.bound:.1f} events, {promise.rate:.4f} of the group")
+    >>> found = regression.certificate(20_000, group_rows=5_000)
+    >>> print(f"{found.bound:.1f} events, {found.rate:.4f} of the group")
     507.6 events, 0.1015 of the group
     """
 
@@ -289,7 +289,7 @@ class CalibratedRegression(Forecaster):
     def _all(self, features: Any, n: int, scores: ArrayLike) -> list[list[float]]:
         return group_features(features, n, self.n_features, self.feature_names, scores)
 
-    # ------------------------------------------------------------------------------------------------ what it promises
+    # ---------------------------------------------------------------------------------------------- what it guarantees
 
     @property
     @reading
@@ -326,12 +326,12 @@ class CalibratedRegression(Forecaster):
         return 2.0 if self.include_score else 1.0
 
     def _inexact(self, rows: int) -> float:
-        """What forecasts that are held off 0 and 1, or that miss the fixed point by JUMP, may add to squared errors."""
+        """What forecasts that are clipped, or that miss the fixed point by JUMP, may add to squared errors."""
         return (self.clamp * self.clamp + (2.0 * JUMP if callable(self.test_functions) else 0.0)) * rows
 
     @reading
     def certificate(self, n_rows: int | None = None, group_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """What is promised after ``n_rows`` rows (default: those learned), or of a group that has some of them.
+        """What is guaranteed after ``n_rows`` rows (default: those learned), or of a group that has some of them.
 
         Parameters
         ----------
@@ -339,31 +339,23 @@ class CalibratedRegression(Forecaster):
             Rows of the stream.
         group_rows
             Rows in a group that is one of the features. The bound, in events, grows as the root of it: it is for groups
-            of so many rows and of fewer, of which it is a larger share, and not for larger ones. Without it, the
-            promise is on all rows, on every feature, and on every test function, of which the first is the forecast
-            itself. Groups that are no features have none.
+            of this many rows and of fewer, of which it is a larger share, and not for larger ones. Without it, the
+            guarantee is on all rows, on every feature, and on every test function, of which the first is the forecast
+            itself. Groups that are not features have none.
 
         Notes
         -----
         It is about the sum of errors of the forecasts made when each outcome is learned. With late outcomes these are
-        not the forecasts that were said, of which nothing is promised.
+        not the forecasts that were issued, of which nothing is guaranteed.
         """
         rows = self._check_rows(n_rows)
         active = active_functions(max(rows - 1, 0), self._n_functions) if self.growing else self._n_functions
         spend = self._start + self._regressors(active) * math.log1p(rows) + self._inexact(rows)
-        told = Promised(
-            self.n_features,
-            self.feature_names,
-            active,
-            products=self.each_feature,
-            growing=self.growing,
-            own=callable(self.test_functions),
-            learned=self._seen,
-        )
-        return told.everywhere(rows, spend) if group_rows is None else told.in_groups(rows, group_rows, spend)
+        found = Guaranteed(self, active)
+        return found.everywhere(rows, spend) if group_rows is None else found.in_groups(rows, group_rows, spend)
 
     def _freeze(self) -> Map:
-        """The map of this moment, where the forecast is a clipped line of the score alone."""
+        """The map at this time, where the forecast is a clipped line of the score alone."""
         level, slopes = self._collapsed(0.0, [])
         if self.n_features or self._n_functions > 1 or slopes[0] >= 1.0:
             return super()._freeze()
@@ -375,21 +367,10 @@ class CalibratedRegression(Forecaster):
 
     # -------------------------------------------------------------------------------------------------- its state
 
-    @property
-    def n_rows(self) -> int:
-        """Rows learned so far."""
-        return self._seen
-
     def _parameters(self) -> dict[str, Any]:
-        return {
-            "n_features": list(self.feature_names) or self.n_features,
-            "test_functions": OWN if callable(self.test_functions) else self.test_functions,
-            "size": self.size,
-            "each_feature": self.each_feature,
-            "growing": self.growing,
-            "include_score": self.include_score,
-            "clamp": self.clamp,
-        }
+        features = list(self.feature_names) or self.n_features
+        functions = OWN if callable(self.test_functions) else self.test_functions
+        return {**super()._parameters(), "n_features": features, "test_functions": functions}
 
     def _numbers(self) -> list[float]:
         factors = [c for column in self._columns for c in column]

@@ -1,10 +1,10 @@
-"""What calibration by regression promises, in words and numbers: on all rows, or in groups that are features."""
+"""What calibration by regression guarantees, in words and numbers: on all rows, or in groups that are features."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calibrant.arrays.columns import is_whole
 from calibrant.arrays.multiclass.names import first_names
@@ -12,15 +12,16 @@ from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate, rou
 from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.messages import InputError
 
-LATE = (
-    "With late outcomes the promise is on forecasts made anew as each outcome is learned, not on those that were said."
-)
-"""What becomes of the promise where its first assumption fails."""
+if TYPE_CHECKING:
+    from calibrant.online.regression.calibrated import CalibratedRegression
+
+LATE = "With late outcomes it holds for forecasts made again as each outcome is learned, not for those issued before."
+"""What becomes of the guarantee where its first assumption fails."""
 
 
 @dataclass(frozen=True)
 class EventsCertificate(OnlineCertificate):
-    """A promise that events forecast and events seen differ by at most so many events.
+    """A guarantee that events forecast and events seen differ by at most a number of events.
 
     Attributes
     ----------
@@ -31,8 +32,8 @@ class EventsCertificate(OnlineCertificate):
 
     Examples
     --------
-    >>> promise = EventsCertificate("the difference in each group", 24.1, 1000, False, (), "a proof", 400, "Thus.")
-    >>> print(promise)  # doctest: +NORMALIZE_WHITESPACE
+    >>> found = EventsCertificate("the difference in each group", 24.1, 1000, False, (), "a proof", 400, "Thus.")
+    >>> print(found)  # doctest: +NORMALIZE_WHITESPACE
     After 1,000 rows since it was new the difference in each group is at most 25 events, 0.0603 of a group of 400
     rows, on every sequence (a proof). Thus.
     """
@@ -54,39 +55,16 @@ class EventsCertificate(OnlineCertificate):
         return " ".join(part for part in (told, self.note, assumed) if part)
 
     def to_dict(self) -> dict[str, Any]:
-        """The promise as plain JSON."""
+        """The certificate as plain JSON."""
         return {**super().to_dict(), "rate": self.rate}
 
 
 @dataclass(frozen=True)
-class Promised:
-    """The functions that a regression is calibrated on, and what is promised of them.
+class Guaranteed:
+    """What is guaranteed of a regression with this many test functions in use, of which the first is the forecast."""
 
-    Attributes
-    ----------
-    features
-        How many features there are.
-    names
-        What they are called, if they have names.
-    functions
-        How many test functions are in use; the first is the forecast itself.
-    products
-        Whether products of the two are among the regressors.
-    growing
-        Whether test functions came into use one after the other.
-    own
-        Whether the test functions are the user's.
-    learned
-        Rows learned already.
-    """
-
-    features: int
-    names: tuple[str, ...]
+    regression: CalibratedRegression
     functions: int
-    products: bool
-    growing: bool
-    own: bool
-    learned: int
 
     def everywhere(self, rows: int, spend: float) -> OnlineCertificate | Refusal:
         r"""On all rows, every feature and every test function: :math:`\sqrt{(T + 1) \cdot \text{spend}}`.
@@ -94,8 +72,8 @@ class Promised:
         A bound is on the constant, whose squares add up to T, and on what is in [-1, 1]; the forecast itself has 1
         more (docs/certificates/regression.md), which is paid where test functions are named.
         """
-        parts, note = ["on all rows"], ""
-        if self.features:
+        parts, note, features = ["on all rows"], "", self.regression.n_features
+        if features:
             parts.append(f"in {self._groups}")
             note = (
                 "A group is a feature that is 1 inside and 0 outside; a row with another value counts with that value. "
@@ -103,25 +81,25 @@ class Promised:
             )
         if self.functions > 1:
             parts.append(f"on all rows counted with {self._weights}")
-        if self.products and self.features:
+        if self.regression.each_feature and features:
             each = "each of these functions" if self.functions > 1 else "the forecast"
             parts.append(f"in each group with its rows counted with {each}")
         where = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
         bound = math.sqrt((rows + 1) * spend) + (1.0 if self.functions > 1 else 0.0)
-        return self._told(where, bound, rows, rows, note, "pass a larger n_rows to see what more rows give")
+        return self._certificate(where, bound, rows, rows, note, "pass a larger n_rows to see what more rows give")
 
     def in_groups(self, rows: int, group_rows: int, spend: float) -> OnlineCertificate | Refusal:
         r"""In groups of g rows that are features: :math:`\sqrt{(g + 1) \cdot \text{spend}}`.
 
         Test functions on all rows are not named, since their squares do not add up to less in a group.
         """
-        if not self.features:
+        if not self.regression.n_features:
             raise InputError("group_rows", "must be left out", "there are no features, and only these are groups")
         if not is_whole(group_rows) or not 0 <= group_rows <= rows:
             raise InputError("group_rows", f"must be a whole number of at most n_rows, {rows:,}, not {group_rows!r}")
         inside = int(group_rows)
         where = f"in {self._groups} if it has up to {inside:,} rows"
-        if self.products:
+        if self.regression.each_feature:
             where += f", also with its rows counted with {self._weights if self.functions > 1 else 'the forecast'},"
         note = (
             f"In a group of fewer than {inside:,} rows it is at most as many events, but these are a larger share of "
@@ -131,20 +109,21 @@ class Promised:
         fix = f"pass a group_rows of {enough:,} or more"
         if enough > rows:
             fix = f"pass a larger n_rows and group_rows, since no group of {rows:,} rows is large enough"
-        return self._told(where, math.sqrt((inside + 1) * spend), rows, inside, note, fix)
+        return self._certificate(where, math.sqrt((inside + 1) * spend), rows, inside, note, fix)
 
     @property
     def _weights(self) -> str:
-        since = ", from the row on at which it came into use" if self.growing else ""
+        since = ", from the row on at which it came into use" if self.regression.growing else ""
         return f"each of the {self.functions} functions of the forecast{since}"
 
     @property
     def _groups(self) -> str:
-        if self.features == 1:
-            return f"the group {self.names[0]!r}" if self.names else "the group"
-        return f"each of the {self.features} groups" + (f" ({first_names(self.names)})" if self.names else "")
+        features, names = self.regression.n_features, self.regression.feature_names
+        if features == 1:
+            return f"the group {names[0]!r}" if names else "the group"
+        return f"each of the {features} groups" + (f" ({first_names(names)})" if names else "")
 
-    def _told(
+    def _certificate(
         self, where: str, bound: float, rows: int, inside: int, note: str, fix: str
     ) -> OnlineCertificate | Refusal:
         if bound >= inside:
@@ -152,11 +131,11 @@ class Promised:
                 RefusalCode.VACUOUS, f"the bound of {math.ceil(bound):,} events says nothing of {inside:,} rows: {fix}"
             )
         assumptions = [IN_ORDER]
-        if self.features:
+        if self.regression.n_features:
             assumptions.append("features are fixed before the forecast")
         if inside < rows:
             assumptions.append("a feature is 1 in its group and 0 outside")
-        if self.own:
+        if callable(self.regression.test_functions):
             assumptions.append("the test functions are continuous in the forecast")
         return EventsCertificate(
             f"the difference between events forecast and events seen {where}",
@@ -167,5 +146,5 @@ class Promised:
             "Foster and Kakade 2006, Theorem 3.3, with the constants of our proof",
             inside,
             note + LATE,
-            learned=self.learned,
+            learned=self.regression.n_rows,
         )

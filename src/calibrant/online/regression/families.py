@@ -73,11 +73,11 @@ FAMILIES: dict[str, Family] = {
 """Families by the name that users and states give."""
 
 SIZES = {"features": 1, "polynomials": 4, "hats": 16}
-"""How many functions are taken unless told."""
+"""How many functions are taken by default."""
 
 
 def active_functions(n_rows: int, size: int) -> int:
-    """How many functions of a growing family are in use after so many rows: the cube root of these, and one.
+    """How many functions of a growing family are in use after this many rows: the cube root of these, and one.
 
     The calibration error per row on functions with slope up to s is of order sqrt(k log T / T) + s / k with k hats
     after T rows, which a k of the order of the cube root of T makes least, up to the logarithm.
@@ -94,7 +94,7 @@ def active_functions(n_rows: int, size: int) -> int:
 
 
 def clip(z: float, clamp: float = 0.0) -> float:
-    """The nearest probability that is so far from 0 and 1."""
+    """The nearest probability that is this far from 0 and 1."""
     return clamp if z < clamp else 1.0 - clamp if z > 1.0 - clamp else z
 
 

@@ -12,17 +12,11 @@ from calibrant.arrays.keys import key_text
 from calibrant.arrays.multiclass.names import first_names
 from calibrant.messages import InputError, Phrase
 from calibrant.numerics import Floats
-from calibrant.online.inputs import refuse_unpaired, shown
+from calibrant.online.inputs import name_text, refuse_unpaired, shown
 
 
 def feature_names(given: Any) -> tuple[str, ...]:
-    """Names of features as text, in their order.
-
-    Examples
-    --------
-    >>> feature_names(["north", "mobile"])
-    ('north', 'mobile')
-    """
+    """Names of features as text, in their order."""
     found = given.tolist() if hasattr(given, "tolist") else given  # of an array, or of an index of pandas
     listed = isinstance(found, Sequence) and not isinstance(found, str | bytes)
     try:
@@ -82,7 +76,7 @@ def row_features(features: Any, d: int, names: tuple[str, ...] = ()) -> list[flo
     if isinstance(features, Mapping):
         table = {name: [value] for name, value in features.items()}
     elif names and getattr(features, "ndim", 0) == 1 and hasattr(features, "index"):  # a row of a pandas frame
-        _refuse_twice([_text(name) for name in features.index], names)
+        _refuse_twice([name_text(name) for name in features.index], names)
         table = {name: [value] for name, value in zip(features.index, features, strict=True)}
     return group_features(table, 1, d, names)[0]
 
@@ -96,7 +90,7 @@ def _has_names(features: Any) -> bool:
 def _named_matrix(features: Any, names: tuple[str, ...]) -> Floats:
     """The columns that are named, in the order of the names; others may be there."""
     given = features if isinstance(features, Mapping) else getattr(features, "column_names", None) or features.columns
-    found = [_text(name) for name in given]
+    found = [name_text(name) for name in given]
     missing = [name for name in names if name not in found]
     if missing:
         raise InputError(
@@ -123,13 +117,6 @@ def _refuse_twice(found: list[str], names: tuple[str, ...]) -> None:
     twice = [name for name in names if found.count(name) > 1]
     if twice:
         raise InputError("features", f"has two columns {twice[0]!r}", "rename one of them")
-
-
-def _text(name: Any) -> str:
-    try:
-        return key_text(name, "features") or ""
-    except InputError:  # of a column that no feature can be called like
-        return str(name)
 
 
 def _matrix(features: Any, d: int) -> Floats:

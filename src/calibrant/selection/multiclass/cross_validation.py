@@ -1,7 +1,4 @@
-"""Maps of class scores on rows that they have not seen, and the search for the best setting of a softmax map.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""Maps of class scores on rows that they have not seen, and the search for the best setting of a softmax map."""
 
 from __future__ import annotations
 
@@ -125,21 +122,15 @@ class Trials:
         if key not in self._losses:
             where = self._where[part]
             p = self._fitted(setting, left_out).apply(self.rows.scores[where])
-            self._losses[key] = row_losses(np.asarray(p, dtype=np.float64), self.rows.labels[where], self.loss)
+            self._losses[key] = class_losses(np.asarray(p, dtype=np.float64), self.rows.labels[where], self.loss)
         return self._losses[key]
 
     def paired(self, settings: Sequence[Trial], part: int, also: int | None = None) -> Losses:
         """Losses of several maps on one part, with what standard errors of differences need."""
         where = self._where[part]
-        weights = self.folds.shares[part][where]
-        columns = np.array([self.losses(setting, part, also) for setting in settings])
-        weighted = columns * weights
-        clusters = np.zeros((0, 1 + len(settings)))
-        if self.folds.clusters is not None:
-            codes = np.unique(self.folds.clusters[where], return_inverse=True)[1]
-            clusters = np.stack([np.bincount(codes, line) for line in (weights, *weighted)], axis=1)
-        products = np.einsum("jn,kn->jk", weighted, columns)
-        return Losses(float(weights.sum()), float(weights.sum()), weighted.sum(axis=1), products, clusters)
+        lines = np.array([self.losses(setting, part, also) for setting in settings])
+        clusters = None if self.folds.clusters is None else self.folds.clusters[where]
+        return Losses.of_rows(lines, self.folds.shares[part][where], clusters)
 
     def _fitted(self, setting: Trial, left_out: frozenset[int]) -> ClassMap:
         key = setting, left_out
@@ -173,7 +164,7 @@ class Trials:
         return self._seen[key]
 
 
-def row_losses(p: Floats, labels: NDArray[Any], loss: Loss) -> Floats:
+def class_losses(p: Floats, labels: NDArray[Any], loss: Loss) -> Floats:
     """Loss of each row of probabilities; the Brier score is summed over classes."""
     own = p[np.arange(len(p)), labels]
     if loss == "log":

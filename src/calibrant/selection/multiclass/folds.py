@@ -1,7 +1,4 @@
-"""Rows of class scores set apart for cross-fitting: at random, by whole groups, or by stretches of time.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""Rows of class scores set apart for cross-fitting: at random, by whole groups, or by stretches of time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which map of class scores, honestly: candidates searched and compared on unseen rows, and nested numbers.
-
-Nothing here is an estimator, so that a choice can be made without loading scikit-learn.
-"""
+"""Which map of class scores, honestly: candidates searched and compared on unseen rows, and nested numbers."""
 
 from __future__ import annotations
 

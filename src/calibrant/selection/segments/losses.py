@@ -1,7 +1,4 @@
-"""Honest numbers about segments: losses on rows that the maps had not seen.
-
-Nothing here is an estimator, so that the mathematics needs no scikit-learn.
-"""
+"""Honest numbers about segments: losses on rows that the maps had not seen."""
 
 from __future__ import annotations
 
@@ -52,10 +49,7 @@ def by_number(values: Floats) -> StepMap:
     return StepMap(np.arange(1.0, len(values)) - 0.5, values)
 
 
-@note("too-few-to-judge")
-def too_few_to_judge(voice: Voice) -> str:
-    """Of an estimate that is not known."""
-    return f"too few {voice.nouns.rows} to fit to some and judge on others"
+too_few_to_judge = note("too-few-to-judge", "too few {nouns.rows} to fit to some and judge on others")
 
 
 @note("sources-unjudged")
@@ -93,8 +87,8 @@ class SplitTies(Ranking):
     def __str__(self) -> str:
         """One sentence."""
         areas = f"AUC {self.before:.4f} to {self.after:.4f} on the fitted rows"
-        told = areas if self.before == self.before else "one class, so no AUC"
-        return f"Ranking kept, and equal scores told apart by segment ({told})."
+        shown = areas if self.before == self.before else "one class, so no AUC"
+        return f"Ranking kept; equal scores differ by segment ({shown})."
 
 
 def ranking_between(cells: SegmentCells, x: Floats) -> Ranking:
@@ -105,10 +99,10 @@ def ranking_between(cells: SegmentCells, x: Floats) -> Ranking:
     known = known[np.argsort(scores[known], kind="stable")]
     starts = np.flatnonzero(np.diff(scores[known], prepend=-np.inf))
     low, high = (extreme.reduceat(x[known], starts) for extreme in (np.minimum, np.maximum))
-    return _told(low, high, before, after)
+    return _ranking(low, high, before, after)
 
 
-def _told(low: Floats, high: Floats, before: float, after: float) -> Ranking:
+def _ranking(low: Floats, high: Floats, before: float, after: float) -> Ranking:
     """From the least and the largest log-odds at each score, in ascending order of the scores."""
     falls = bool((np.maximum.accumulate(high)[:-1] > low[1:] + SAME).any())
     rises = bool((np.minimum.accumulate(low)[:-1] + SAME < high[1:]).any())

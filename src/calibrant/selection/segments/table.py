@@ -139,12 +139,12 @@ def _name(line: SegmentLine) -> str:
 
 def _text(line: SegmentLine, width: int) -> str:
     counts = (line.rows, line.events, line.predicted_before, line.predicted_after)
-    told = [
+    cells = [
         *(_number(count, ",.0f", 9) for count in counts),
         _number(line.level, "+.2f", 7),
         _number(line.slope, ".2f", 6),
     ]
-    return " ".join([f"{_name(line):<{width}}", *told])
+    return " ".join([f"{_name(line):<{width}}", *cells])
 
 
 def _number(value: float, form: str, width: int) -> str:

@@ -1,25 +1,42 @@
-"""Maps of several classes as text over the texts of their scores, each column that comes out by itself.
+"""Each kind of map of several classes as it is exported: text of each column that comes out, and nodes in ONNX.
 
-Logits stand under names, where the dialect has a way to give them, and so do the exponentials and their sum where more
-than one class is needed: the text of a column grows with the number of classes, not with its square. Exponents are held
-at either end, since some engines raise where numpy gives infinity or 0.
+A kind registers two functions, one with ``lower`` for SQL and one with ``row_nodes`` for ONNX; kinds that look a row up
+are in ``regions.py``. In SQL, logits stand under names, where the dialect has a way to give them, and so do the
+exponentials and their sum where more than one class is needed: the text of a column grows with the number of classes,
+not with its square. Exponents are clipped at either end, since some engines raise where numpy gives infinity or 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import singledispatch
 
 import numpy as np
 
-from calibrant.export.sql.cuts import NEGLIGIBLE
+from calibrant.export.kinds import nodes_of
+from calibrant.export.onnx.graph import Graph
 from calibrant.export.sql.formulas import by_key, held_between
+from calibrant.export.sql.pieces import NEGLIGIBLE
 from calibrant.export.sql.scores import branch, lower, score_text, text_literal
 from calibrant.export.sql.text import SMALL, Text
-from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
+from calibrant.maps import ClassMap, PerClassMap, SoftmaxMap, TopMap
+from calibrant.maps.classes import LARGEST_LOGIT
 
 SEVERAL = 8
 """A dialect in which fewer curves may stand inside each other has a parser that does not go deep."""
+
+
+@singledispatch
+def row_nodes(map_: ClassMap, graph: Graph, x: str) -> tuple[str, str]:
+    """Names of the probabilities and of the labels, empty where there are none; ``x`` are doubles without NaN."""
+    raise ValueError(f"a map of kind {map_.kind!r} has no ONNX form")
+
+
+def probabilities(map_: ClassMap, graph: Graph, x: str) -> str:
+    """The rows as probabilities."""
+    return graph.add("Softmax", graph.clip(x, -LARGEST_LOGIT, LARGEST_LOGIT), axis=-1) if map_.on == "logit" else x
+
 
 # -------------------------------------------------------------------------------------------------------------- softmax
 
@@ -72,6 +89,19 @@ def _sum(text: Text, terms: list[tuple[str, float]], shift: float) -> str:
     return " + ".join([*parts, text.number(shift)] if shift or not parts else parts)
 
 
+@row_nodes.register
+def _(map_: SoftmaxMap, graph: Graph, x: str) -> tuple[str, str]:
+    size = len(map_.classes)
+    z = graph.add("Log", graph.add("Clip", probabilities(map_, graph, x), map_.clamp, 1.0))
+    if len(map_.slope) in (1, size):
+        z = graph.add("Mul", z, graph.doubles(map_.slope))
+    else:
+        z = graph.add("MatMul", z, graph.doubles(map_.slope.reshape(size, size).T))
+    if len(map_.intercept):
+        z = graph.add("Add", z, graph.doubles(map_.intercept))
+    return graph.add("Softmax", z, axis=-1), ""
+
+
 # ------------------------------------------------------------------------------------------------------- class by class
 
 
@@ -116,6 +146,18 @@ def _share(text: Text, parts: list[str], place: int, total: str) -> str:
     )
 
 
+@row_nodes.register
+def _(map_: PerClassMap, graph: Graph, x: str) -> tuple[str, str]:
+    size = len(map_.classes)
+    p = nodes_of(map_.maps, graph.integers(np.arange(size)[None]), graph, probabilities(map_, graph, x))
+    if not map_.normalised:
+        return p, ""
+    total = graph.add("ReduceSum", p, graph.integers([1]), keepdims=1)
+    some = graph.add("Greater", total, 0.0)
+    shares = graph.add("Div", p, graph.add("Where", some, total, 1.0))
+    return graph.add("Where", some, shares, 1.0 / size), ""
+
+
 # ---------------------------------------------------------------------------------------------------------- top classes
 
 
@@ -131,7 +173,7 @@ def _(map_: TopMap, text: Text, x: list[str], place: int) -> str:
         parts = map_.maps[rank * size : (rank + 1) * size]
         return by_code(t, code, [score_text(part, value, t) for part in parts])
 
-    def told(t: Text, scores: list[str], top: str, code: str) -> str:
+    def column(t: Text, scores: list[str], top: str, code: str) -> str:
         if wants_label:
             return by_code(t, code, names)
         if map_.on == "probability":
@@ -140,14 +182,14 @@ def _(map_: TopMap, text: Text, x: list[str], place: int) -> str:
         return t.named(held, lambda u, z: u.named([u.share(z[1:], z[0])], lambda v, p: image(v, p[0], code)))
 
     needs_code = bool(wants_label or map_.by_label)
-    return text.named(x, lambda t, scores: ranked(t, scores, rank, needs_code, told))
+    return text.named(x, lambda t, scores: ranked(t, scores, rank, needs_code, column))
 
 
-Told = Callable[[Text, list[str], str, str], str]
+Body = Callable[[Text, list[str], str, str], str]
 
 
-def ranked(text: Text, x: list[str], rank: int, needs_code: bool, told: Told) -> str:
-    """``told`` over the scores, the one of the wanted rank, and the number of its class, from 1 on.
+def ranked(text: Text, x: list[str], rank: int, needs_code: bool, body: Body) -> str:
+    """``body`` over the scores, the one of the wanted rank, and the number of its class, from 1 on.
 
     A class that was taken for an earlier rank stands aside with the least score of the row.
     """
@@ -159,22 +201,22 @@ def ranked(text: Text, x: list[str], rank: int, needs_code: bool, told: Told) ->
     def chosen(t: Text, least: str, top: str, codes: list[str]) -> str:
         last = len(codes) == rank
         if last and not needs_code:
-            return told(t, x, top, "")
+            return body(t, x, top, "")
         hits = [_hit(j, each, top, codes) for j, each in enumerate(x, start=1)]
         code = f"CASE {' '.join(f'WHEN {hit} THEN {j}' for j, hit in enumerate(hits, start=1))} END"
         if last:
-            return t.named([code], lambda u, found: told(u, x, top, found[0]))
+            return t.named([code], lambda u, found: body(u, x, top, found[0]))
         return t.named([code], lambda u, found: largest(u, least, [*codes, found[0]]))
 
     if not rank:
         return largest(text, "", [])
     if text.dialect.stage is None or text.dialect.nesting < SEVERAL:
-        return _counted(text, x, rank, told)
+        return _counted(text, x, rank, body)
     least = f"{text.dialect.least}({', '.join(x)})"
     return text.named([least], lambda t, low: largest(t, low[0], []))
 
 
-def _counted(text: Text, x: list[str], rank: int, told: Told) -> str:
+def _counted(text: Text, x: list[str], rank: int, body: Body) -> str:
     """The same without names inside names: a class has the rank where as many others stand before it."""
 
     def before(place: int, other: int) -> str:
@@ -185,7 +227,7 @@ def _counted(text: Text, x: list[str], rank: int, told: Told) -> str:
     counts = [" + ".join(before(place, other) for other in size if other != place) for place in size]
     code = f"CASE {' '.join(f'WHEN {count} = {rank} THEN {j}' for j, count in enumerate(counts, start=1))} END"
     return text.named(
-        [code], lambda t, found: t.named([by_code(t, found[0], x)], lambda u, top: told(u, x, top[0], found[0]))
+        [code], lambda t, found: t.named([by_code(t, found[0], x)], lambda u, top: body(u, x, top[0], found[0]))
     )
 
 
@@ -203,3 +245,12 @@ def by_code(text: Text, code: str, leaves: list[str]) -> str:
     if text.dialect.stage is None:  # the number has no name, and is written once
         return by_key(code, [str(j) for j in range(1, len(leaves) + 1)], leaves, None)
     return branch(code, np.arange(2.0, len(leaves) + 1.0), leaves, text.dialect)
+
+
+@row_nodes.register
+def _(map_: TopMap, graph: Graph, x: str) -> tuple[str, str]:
+    codes = graph.add("TopK", x, graph.integers([map_.ranks]), skipped=1, axis=1, largest=1, sorted=1)
+    values = graph.add("GatherElements", probabilities(map_, graph, x), codes, axis=1)
+    ranks = np.arange(map_.ranks)[None]
+    own = graph.add("Add", codes, graph.integers(ranks * len(map_.classes))) if map_.by_label else graph.integers(ranks)
+    return nodes_of(map_.maps, own, graph, values), codes

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.cases import every
 
 from calibrant.guarantees.online_promise import OnlineCertificate
 from calibrant.guarantees.refusal import Refusal
@@ -23,7 +24,7 @@ from calibrant.online import (
     Tracking,
     TwoChoices,
 )
-from calibrant.online.games.bounds import promises
+from calibrant.online.games.bounds import certificates_of
 
 LOG_99 = math.log(99.0)
 G = math.sqrt(1.0 + LOG_99 * LOG_99)
@@ -40,10 +41,10 @@ def bounds(found: Any) -> list[float]:
 # ------------------------------------------------------------------------------------------------------------- games
 
 
-def test_a_promise_of_a_game_is_wider_by_what_rounding_may_take() -> None:
+def test_a_bound_of_a_game_is_wider_by_what_rounding_may_take() -> None:
     # b (1 + 2^-50) + 2^-51, and 2^-49 a row where chances are drawn: 8 rows give 2^-46.
     def told(bound: float, expected: bool) -> float:
-        return promises(0, 8, expected, (("a quantity", bound, "a theorem"),))[0].bound
+        return certificates_of(0, 8, expected, (("a quantity", bound, "a theorem"),))[0].bound
 
     assert told(0.0, False) == 2.0**-51
     assert told(0.0, True) == 2.0**-51 + 2.0**-46
@@ -85,7 +86,7 @@ GAMES: dict[str, tuple[Callable[[], Forecaster], int, list[float]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", GAMES)
+@every("kind", GAMES)
 def test_bounds_of_games_that_are_dyadic_come_out_to_the_last_bit(kind: str) -> None:
     make, n, expected = GAMES[kind]
     assert bounds(make().certificates(n)) == expected
@@ -160,7 +161,7 @@ def rounding(n: int) -> float:
     return n * 2.0**-21 + 32.0 * math.log(2.0) * n * (n + 1) / 2.0 * 2.0**-53
 
 
-@pytest.mark.parametrize("n", [1_000, 10**9])
+@every("n", [1_000, 10**9])
 def test_bounds_of_restarts(n: int) -> None:
     # log(2 K m (m + 1)), K = 8 levels, m = n // 128 copies of level 0.
     m = n // 128
@@ -168,7 +169,7 @@ def test_bounds_of_restarts(n: int) -> None:
     assert bounds(Restarting(AsIs()).certificate(n)) == pytest.approx([expected], rel=1e-12)
 
 
-@pytest.mark.parametrize("n", [1_000, 10**9])
+@every("n", [1_000, 10**9])
 def test_bounds_of_restarts_on_a_stretch(n: int) -> None:
     aioli = Aioli(radius=1.0)
     # From the first row on the copy without end, at the price log 2.
@@ -177,7 +178,7 @@ def test_bounds_of_restarts_on_a_stretch(n: int) -> None:
     assert bounds(found) == pytest.approx([expected], rel=1e-12)
 
 
-def test_bounds_of_restarts_on_a_stretch_in_several_lives() -> None:
+def test_bounds_of_restarts_on_a_period_in_several_lives() -> None:
     # From 3 * 128 rows on to 2,048: the first 128 of copy 3 of level 0, then 512 at level 2 from copy 1 on, of which
     # the life ends at 1,536: its first half, and from 1,024 on the whole of copy 1 of level 3. K = 8 levels.
     aioli = Aioli(radius=1.0)
@@ -234,7 +235,7 @@ def told_of(promise: Any) -> tuple[int, int, str]:
     return promise.n_rows, promise.learned, str(promise).partition(" since it was new")[2]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every("kind", KINDS)
 def test_a_certificate_says_how_many_of_its_rows_are_learned(kind: str) -> None:
     forecaster = KINDS[kind]().learn_many([0.2, 0.8] * 6, [0, 1] * 6)
     for promise in (forecaster.certificate(5_000), *forecaster.certificates(5_000)):
@@ -249,14 +250,12 @@ def test_a_certificate_says_how_many_of_its_rows_are_learned(kind: str) -> None:
         assert "learned already" not in words
 
 
-def test_a_certificate_on_a_group_says_how_many_of_its_rows_are_learned() -> None:
+def test_a_certificate_on_a_group_or_a_period_says_how_many_of_its_rows_are_learned() -> None:
     regression = CalibratedRegression(1).learn_many([0.5] * 4, [0, 1] * 2, [[1], [0]] * 2)
     rows, learned, words = told_of(regression.certificate(5_000, 2_000))
     assert (rows, learned) == (5_000, 4)
     assert words.startswith(" (4 of them learned already) ")
 
-
-def test_a_certificate_on_a_stretch_counts_no_rows_beyond_its_end() -> None:
     restarts = Restarting(Aioli(radius=1.0)).learn_many([0.2, 0.8] * 1_000, [0, 1] * 1_000)
     for first, last, learned in ((0, 1_000, 1_000), (128, 2_000, 2_000), (1_024, 5_000, 2_000)):
         found = told_of(restarts.interval_certificate(first, last))
@@ -267,28 +266,26 @@ def test_a_certificate_on_a_stretch_counts_no_rows_beyond_its_end() -> None:
 # ---------------------------------------------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
-    "make", [Foster99, lambda: Hedging(AsIs()), lambda: MultiExpert(AsIs(), OnlinePlatt(), loss="log")]
-)
+@every("make", [Foster99, lambda: Hedging(AsIs()), lambda: MultiExpert(AsIs(), OnlinePlatt(), loss="log")])
 def test_a_bound_that_rounding_has_emptied_asks_for_fewer_rows_and_one_of_few_rows_for_more(
     make: Callable[[], Forecaster],
 ) -> None:
     few, fine, many = (make().certificate(n) for n in (1, 10**6, 2**50))
     assert isinstance(fine, OnlineCertificate)
-    assert "after so few rows: pass n_rows to see what more give" in str(few)
-    assert "after so many rows, as rounding adds up: pass fewer n_rows" in str(many)
+    assert "is vacuous for this few rows: pass a larger n_rows" in str(few)
+    assert "is vacuous for this many rows, as rounding adds up: pass a smaller n_rows" in str(many)
 
 
-def test_a_stretch_that_rounding_has_emptied_is_called_too_long_and_a_short_one_too_short() -> None:
+def test_a_period_that_rounding_has_emptied_is_called_too_long_and_a_short_one_too_short() -> None:
     restarts = Restarting(Aioli(radius=1.0))
     assert "needs more rows" in str(restarts.interval_certificate(0, 20))
     assert isinstance(restarts.interval_certificate(0, 10**6), OnlineCertificate)
     told = str(restarts.interval_certificate(0, 2**50))
-    assert "on so long a stretch, as rounding adds up: take a shorter one" in told
+    assert "on so long a period, as rounding adds up: pass a shorter one" in told
 
 
-@pytest.mark.parametrize("options", [{}, {"clamp": 0.05}, {"include_score": False}, {"each_feature": True}])
-def test_a_group_that_is_too_small_is_told_a_size_that_is_enough(options: dict[str, Any]) -> None:
+@every("options", [{}, {"clamp": 0.05}, {"include_score": False}, {"each_feature": True}])
+def test_the_refusal_of_a_small_group_names_a_size_that_is_enough(options: dict[str, Any]) -> None:
     regression = CalibratedRegression(2, **options)
     for n in (200, 10**6):
         told = str(regression.certificate(n, group_rows=5))
@@ -300,10 +297,10 @@ def test_a_group_that_is_too_small_is_told_a_size_that_is_enough(options: dict[s
     assert "says nothing of 10 rows: pass a larger n_rows to see what more rows give" in str(regression.certificate(10))
 
 
-@pytest.mark.parametrize("radius", [1.0, 1.2345678, 1.4999999])
+@every("radius", [1.0, 1.2345678, 1.4999999])
 def test_the_ball_is_printed_with_all_digits(radius: float) -> None:
     """With six, 1.4999999 would read as 1.5, a larger ball than the bound is for."""
     for forecaster in (Aioli(radius=radius), OnlinePlatt(radius=radius, certified=True)):
         told = str(forecaster.certificate(10**6))
         assert float(told.partition("a^2 + b^2 <= ")[2].partition("^2,")[0]) == radius
-    assert "scores held in [0.01, 0.99]" in told
+    assert "scores clipped to [0.01, 0.99]" in told

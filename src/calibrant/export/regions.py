@@ -1,19 +1,22 @@
-"""Maps that look a row up, in the simplex or along a path of a taxonomy, as text over the texts of their scores."""
+"""Maps that look a row up, in the simplex or along a path of a taxonomy, as text in SQL and as nodes in ONNX."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from calibrant.export.sql.classes import by_code, ranked, shares
+from calibrant.export.classes import by_code, probabilities, ranked, row_nodes, shares
+from calibrant.export.onnx.graph import Graph
+from calibrant.export.sql.formulas import held_between
 from calibrant.export.sql.scores import branch, lower
 from calibrant.export.sql.text import SMALL, Text
 from calibrant.maps.paths import PathMap
 from calibrant.maps.simplex import SimplexBinsMap, grid_cells, region_count
 from calibrant.numerics import Floats
 
-__all__ = ["lower"]  # with the lowerings of every kind of map
+__all__ = ["lower", "row_nodes"]  # with every kind of map registered
 
 # ------------------------------------------------------------------------------------------------------------- simplex
 
@@ -87,9 +90,6 @@ def _in_cells(map_: SimplexBinsMap, text: Text, p: list[str], values: Floats) ->
     digits = size ** np.arange(count - 1, -1, -1, dtype=np.int64)
     keys = ((grid_cells(count, size) - 1) * digits).sum(axis=1)
 
-    def held(t: Text, x: str, low: str, high: str) -> str:
-        return f"{t.dialect.largest}({t.dialect.least}({x}, {high}), {low})"
-
     def filled(t: Text, k: list[str]) -> str:
         short = t.largest([f"{t.number(least)} - ({' + '.join(k)})", t.number(0.0)])
         return t.named([*k[:-1], f"{k[-1]} + {short}"], lowered)
@@ -102,7 +102,7 @@ def _in_cells(map_: SimplexBinsMap, text: Text, p: list[str], values: Floats) ->
         terms = []
         for j, each in enumerate(k):
             room = "".join(f" - ({other} - {one})" for other in k[j + 1 :])
-            off = held(t, f"{over}{room}", t.number(0.0), f"{each} - {one}")
+            off = held_between(t.dialect, f"{over}{room}", t.number(0.0), f"{each} - {one}")
             terms.append(f"({each} - {one} - {off}) * {t.number(digits[j])}")
         return t.named([" + ".join(terms)], lambda u, key: looked_up(u, key[0]))
 
@@ -119,6 +119,71 @@ def _in_cells(map_: SimplexBinsMap, text: Text, p: list[str], values: Floats) ->
     )
 
 
+@row_nodes.register
+def _(map_: SimplexBinsMap, graph: Graph, x: str) -> tuple[str, str]:
+    schemes = {"projection": _rule_nodes, "sierpinski": _halving_nodes, "grid": _cell_nodes}
+    region = schemes[map_.scheme](map_, graph, probabilities(map_, graph, x))
+    return graph.add("Gather", graph.doubles(map_.outputs_by_region), region, axis=0), ""
+
+
+def _rule_nodes(map_: SimplexBinsMap, graph: Graph, p: str) -> str:
+    sums = _summed(graph, p, map_.rules.T)
+    return _first_true(graph, graph.add("Less", sums, graph.doubles(np.append(map_.thresholds, np.inf))))
+
+
+def _summed(graph: Graph, p: str, weights: Floats) -> str:
+    """Weighted sums over the classes, one after the other as ``apply`` takes them; and a column of zeros.
+
+    ``weights`` has a row for each class. Terms of weight 0 add nothing, so that their place does not matter.
+    """
+    total = ""
+    for j, row in enumerate(weights):
+        column = graph.add("Gather", p, graph.integers([j]), axis=1)
+        term = graph.add("Mul", column, graph.doubles(np.append(row, 0.0)))
+        total = graph.add("Add", total, term) if total else term
+    return total
+
+
+def _first_true(graph: Graph, flags: str) -> str:
+    """Place of the first flag of each row that is set."""
+    return graph.add("ArgMax", graph.add("Cast", flags, to=6), axis=1, keepdims=0)
+
+
+def _halving_nodes(map_: SimplexBinsMap, graph: Graph, p: str) -> str:
+    size = len(map_.classes)
+    everyone = np.column_stack([np.eye(size), np.zeros(size)])
+    turned = graph.doubles(np.eye(size + 1)[:, :size])
+    inside, code = graph.integers(1), graph.integers(0)
+    for level in range(map_.size, 0, -1):
+        parts = region_count("sierpinski", size, level - 1) if level > 1 else 1
+        wide = graph.add("MatMul", p, graph.doubles(everyone))  # a column more, which is always above a half
+        wide = graph.add("Add", wide, graph.doubles(np.append(np.zeros(size), 1.0)))
+        place = _first_true(graph, graph.add("Greater", wide, 0.5))
+        code = graph.add("Add", code, graph.add("Mul", inside, graph.add("Mul", place, graph.integers(parts))))
+        going = graph.add("Cast", graph.add("Less", place, graph.integers(size)), to=7)
+        inside = graph.add("Mul", inside, going)
+        p = graph.add("Sub", graph.add("Mul", p, 2.0), graph.add("Gather", turned, place, axis=0))
+    return code
+
+
+def _cell_nodes(map_: SimplexBinsMap, graph: Graph, p: str) -> str:
+    size, count = map_.size, len(map_.classes)
+    least, most = max(count, size + 1), size + count - 1
+    k = graph.add("Clip", graph.add("Ceil", graph.add("Mul", p, float(size))), 1.0, float(size))
+    axis = graph.integers([1])
+    short = graph.add("Max", graph.add("Sub", float(least), graph.add("ReduceSum", k, axis, keepdims=1)), 0.0)
+    k = graph.add("Add", k, graph.add("Mul", short, graph.doubles(np.eye(count)[-1:])))
+    over = graph.add("Sub", graph.add("ReduceSum", k, axis, keepdims=1), float(most))
+    spare = graph.add("Sub", k, 1.0)
+    room = graph.add("MatMul", spare, graph.doubles(np.tril(np.ones((count, count)), -1)))  # of the classes behind
+    off = graph.add("Max", graph.add("Min", graph.add("Sub", over, room), spare), 0.0)
+    digits = size ** np.arange(count - 1, -1, -1, dtype=np.int64)
+    weights = graph.doubles(digits[None].astype(np.float64))
+    key = graph.add("ReduceSum", graph.add("Mul", graph.add("Sub", spare, off), weights), axis, keepdims=0)
+    keys = ((grid_cells(count, size) - 1) * digits).sum(axis=1)
+    return graph.locate(key, [keys[1:].astype(np.float64)])
+
+
 # --------------------------------------------------------------------------------------------------------------- paths
 
 
@@ -128,7 +193,7 @@ def _(map_: PathMap, text: Text, x: list[str], place: int) -> str:
     beneath = [j for j in range(len(x)) if place in map_.taxonomy.paths[map_.leaf_codes[j]]]
     nodes = sorted({node for j in beneath for node in cut_nodes(map_, j)})
 
-    def told(t: Text, p: list[str], code: str) -> str:
+    def rate(t: Text, p: list[str], code: str) -> str:
         sums = [" + ".join(p[j] for j in leaves_beneath(map_, node)) for node in nodes]
         if not sums:
             return chosen(t, code, {})
@@ -140,12 +205,12 @@ def _(map_: PathMap, text: Text, x: list[str], place: int) -> str:
         return by_code(t, code, leaves)
 
     def ranked_first(t: Text, scores: list[str]) -> str:
-        return ranked(t, scores, 0, True, lambda u, s, _, code: probabilities(u, s, code))
+        return ranked(t, scores, 0, True, lambda u, s, _, code: of_probabilities(u, s, code))
 
-    def probabilities(t: Text, scores: list[str], code: str) -> str:
+    def of_probabilities(t: Text, scores: list[str], code: str) -> str:
         if map_.on == "probability" or not nodes:
-            return told(t, scores, code)
-        return shares(t, scores, lambda u, p: told(u, p, code))
+            return rate(t, scores, code)
+        return shares(t, scores, lambda u, p: rate(u, p, code))
 
     return text.named(x, ranked_first)
 
@@ -177,3 +242,47 @@ def _rates(map_: PathMap, text: Text, leaf: int, node: int, sums: dict[int, str]
         f"WHEN {sums[each]} < {text.number(cut)} THEN {rate}" for each, cut, rate in zip(on, cuts, rates, strict=False)
     ]
     return f"CASE {' '.join(whens)} ELSE {rates[-1]} END"
+
+
+@row_nodes.register
+def _(map_: PathMap, graph: Graph, x: str) -> tuple[str, str]:
+    """The predicted leaf and its bin, then the rates of the bin, spread over the nodes of the path."""
+    top = graph.add("ArgMax", x, axis=1, keepdims=0)
+    most = int(map_.sizes.max())
+    bins = graph.integers(map_.first_bins[map_.groups])
+    found = graph.add("Gather", bins, top)
+    if most:
+        found = graph.add("Add", found, _first_above(map_, graph, probabilities(map_, graph, x), top, most))
+    rates = graph.add("Gather", graph.doubles(np.nan_to_num(map_.bin_rates)), found, axis=0)
+    spread = graph.add("Gather", rates, graph.integers(map_.taxonomy.depths - 1), axis=1)
+    on_path = np.zeros((len(map_.classes), len(map_.nodes)), dtype=bool)
+    for row, code in zip(on_path, map_.leaf_codes, strict=True):
+        path = map_.taxonomy.paths[code]
+        row[path[path >= 0]] = True
+    there = graph.add("Gather", graph.constant(on_path), top, axis=0)
+    return graph.add("Where", there, spread, float("nan")), ""
+
+
+def _first_above(map_: PathMap, graph: Graph, p: str, top: str, most: int) -> str:
+    """Place of the first cut above its score, among the cuts of the predicted leaf and one that is never reached."""
+    size = len(map_.classes)
+    cuts, places = np.full((size, most + 1), np.inf), np.zeros((size, most + 1), dtype=np.int64)
+    nodes = sorted({node for j in range(size) for node in cut_nodes(map_, j)})
+    starts = np.append(0, np.cumsum(map_.sizes))
+    for j, group in enumerate(map_.groups.tolist()):
+        own = map_.cuts[starts[group] : starts[group + 1]]
+        cuts[j, : len(own)] = own
+        places[j, : len(own)] = [nodes.index(node) for node in cut_nodes(map_, j)]
+    sums = _node_scores(graph, p, [leaves_beneath(map_, node) for node in nodes], size)
+    scores = graph.add("GatherElements", sums, graph.add("Gather", graph.integers(places), top, axis=0), axis=1)
+    return _first_true(graph, graph.add("Less", scores, graph.add("Gather", graph.doubles(cuts), top, axis=0)))
+
+
+def _node_scores(graph: Graph, p: str, beneath: Sequence[Sequence[int]], size: int) -> str:
+    """Scores of nodes: columns as they are where a node is a leaf, sums of columns elsewhere."""
+    if all(len(each) == 1 for each in beneath):
+        return graph.add("Gather", p, graph.integers([each[0] for each in beneath]), axis=1)
+    weights: NDArray[np.float64] = np.zeros((size, len(beneath)))
+    for column, each in zip(weights.T, beneath, strict=True):
+        column[list(each)] = 1.0
+    return _summed(graph, p, weights)

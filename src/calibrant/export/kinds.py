@@ -1,0 +1,283 @@
+"""Each kind of map of one score as it is exported: its pieces, from which SQL is written, and its nodes in ONNX.
+
+A kind registers two functions. ``cut`` gives the pieces on each of which the map is monotone and has one formula.
+``nodes`` gives the value of the element's own map, where several maps of the kind share their nodes; a single map is
+a family of one. A map whose fields are called ``knots``, or ``low`` and ``high``, is proven on both sides of them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.export.onnx.graph import ML, Family, Graph
+from calibrant.export.sql.dialects import DIALECTS, Dialect
+from calibrant.export.sql.formulas import expit, held_between, line, of_log_odds
+from calibrant.export.sql.pieces import NEGLIGIBLE, Formula, Leaf, Pieces, Template, chained
+from calibrant.maps import (
+    LARGEST,
+    BetaMap,
+    ByGroupMap,
+    ComposeMap,
+    IdentityMap,
+    LogitAffineMap,
+    Map,
+    PiecewiseLinearMap,
+    StepMap,
+)
+from calibrant.numerics import Floats, to_float32
+
+STEEP = 100.0
+"""Factors of log(1 - s) beyond which its rounding would show."""
+
+
+@singledispatch
+def cut(map_: Map, dialect: Dialect) -> Pieces:
+    """The map in pieces, on each of which it is monotone, of a score that is neither NULL nor NaN."""
+    raise ValueError(f"a map of kind {map_.kind!r} has no SQL form")
+
+
+@singledispatch
+def nodes(map_: Map, family: Family, graph: Graph, x: str) -> str:
+    """Name of the value at ``x`` of maps like this one; any number will do where ``x`` is NaN."""
+    raise ValueError(f"a map of kind {map_.kind!r} has no ONNX form")
+
+
+def knots_of(map_: Map) -> Floats:
+    """Scores at which the formula of the map changes.
+
+    Examples
+    --------
+    >>> knots_of(ComposeMap((LogitAffineMap(-1.0, 0.0), StepMap([0.25], [0.1, 0.8])))).round(6).tolist()
+    [0.75]
+    """
+    return cut(map_, DIALECTS["duckdb"]).merged().knots
+
+
+def nodes_of(maps: Sequence[Map], which: str, graph: Graph, x: str) -> str:
+    """Each element of ``x`` through the map that the integer beside it in ``which`` names.
+
+    Maps of one structure share their nodes; of several structures, each gives its result for all elements.
+    """
+    families: dict[Any, list[int]] = {}
+    for place, part in enumerate(maps):
+        families.setdefault(_structure(part), []).append(place)
+    out = ""
+    for places in families.values():
+        own = which
+        if len(families) > 1:
+            inside, member = np.zeros(len(maps), dtype=np.int64), np.zeros(len(maps), dtype=bool)
+            inside[places], member[places] = np.arange(len(places)), True
+            own = graph.add("Gather", graph.constant(inside), which)
+        family = Family([maps[place] for place in places], own, graph)
+        image = nodes(family.maps[0], family, graph, x)
+        out = graph.add("Where", graph.add("Gather", graph.constant(member), which), image, out) if out else image
+    return out
+
+
+def _structure(map_: Map) -> Any:
+    """What maps must have in common to share their nodes."""
+    if isinstance(map_, ComposeMap):
+        return tuple(map(_structure, map_.maps))
+    return map_.kind, getattr(map_, "on", "")
+
+
+def _one_piece(leaf: Leaf) -> Pieces:
+    return Pieces(np.empty(0), [leaf])
+
+
+def _formula(template: Template, *numbers: float) -> Formula:
+    return Formula(((template, numbers),))
+
+
+# ------------------------------------------------------------------------------------------------------------- identity
+
+
+@cut.register
+def _(map_: IdentityMap, dialect: Dialect) -> Pieces:
+    return _one_piece(Formula(()))
+
+
+@nodes.register
+def _(map_: IdentityMap, family: Family, graph: Graph, x: str) -> str:
+    return x
+
+
+# ----------------------------------------------------------------------------------------------------------------- step
+
+
+@cut.register
+def _(map_: StepMap, dialect: Dialect) -> Pieces:
+    return Pieces(map_.knots, map_.values.tolist())
+
+
+@nodes.register
+def _(map_: StepMap, family: Family, graph: Graph, x: str) -> str:
+    if graph.precision == np.float64:
+        return family.entry(lambda part: part.values, family.locate(x), padded=True)
+    place = family.locate(x, lambda part: rounded_up(part.knots))
+    return family.entry(lambda part: to_float32(part.values), place, padded=True)
+
+
+def rounded_up(knots: Floats) -> NDArray[np.float32]:
+    """The least float32 at or above each knot: a float32 reaches the one exactly where it reaches the other."""
+    with np.errstate(over="ignore", under="ignore"):  # beyond the range lies infinity, which reaches such a knot too
+        near = knots.astype(np.float32)
+        up = np.nextafter(near, np.float32(np.inf))
+    return np.where(near < knots, up, near) + np.float32(0.0)  # no -0.0
+
+
+# ----------------------------------------------------------------------------------------------------- piecewise linear
+
+
+@cut.register
+def _(map_: PiecewiseLinearMap, dialect: Dialect) -> Pieces:
+    knots: list[float] = []
+    leaves: list[Leaf] = [map_.values[0].item()]
+    for (k0, v0), (k1, v1) in pairwise(zip(map_.knots.tolist(), map_.values.tolist(), strict=True)):
+        knots.append(k0)
+        if v0 == v1:
+            leaves.append(v0)
+            continue
+        near = k0 + NEGLIGIBLE / abs(v1 - v0) * (k1 - k0)
+        if dialect.raises and near > k0:  # the knot is zero or next to it, where the rise may underflow
+            leaves.append(v0)
+            if near >= k1:
+                continue
+            knots.append(near)
+        leaves.append(_formula(line, k0, k1 - k0, v1 - v0, v0, min(v0, v1), max(v0, v1)))
+    return Pieces(np.append(knots, map_.knots[-1]), [*leaves, map_.values[-1].item()])
+
+
+@nodes.register
+def _(map_: PiecewiseLinearMap, family: Family, graph: Graph, x: str) -> str:
+    first, last = family.number(lambda part: float(part.knots[0])), family.number(lambda part: float(part.knots[-1]))
+    x = graph.clip(graph.widened(x), first, last)
+    place = family.locate(x)  # at least 1, at most all knots
+    start = family.entry(lambda part: np.append(part.values[0], part.values), place)
+    end = family.entry(lambda part: np.append(part.values, part.values[-1]), place)
+    x = graph.add("Sub", x, family.entry(lambda part: np.append(part.knots[0], part.knots), place))
+    x = graph.add("Div", x, family.entry(lambda part: np.concatenate([[1.0], np.diff(part.knots), [1.0]]), place))
+    x = graph.add("Mul", x, family.entry(lambda part: np.concatenate([[0.0], np.diff(part.values), [0.0]]), place))
+    x = graph.add("Max", graph.add("Add", x, start), graph.add("Min", start, end))
+    return graph.add("Min", x, graph.add("Max", start, end))
+
+
+# --------------------------------------------------------------------------------------------------------- logit-affine
+
+
+@cut.register
+def _(map_: LogitAffineMap, dialect: Dialect) -> Pieces:
+    if map_.slope == 0.0 or (map_.on == "log-odds" and abs(map_.slope) < NEGLIGIBLE):
+        return _one_piece(map_.apply(0.5).item())
+    if map_.on == "log-odds":
+        return _one_piece(_formula(of_log_odds, map_.low, map_.high, map_.slope, map_.intercept))
+    far = min(LARGEST, 1e307 / abs(map_.slope))  # beyond it the image is at its end anyway
+    near = min(NEGLIGIBLE / abs(map_.slope), far)
+    curve = _formula(of_score, -far, far, map_.slope, map_.intercept)
+    if not dialect.raises:
+        return _one_piece(curve)
+    return Pieces(np.array([-near, near]), [curve, map_.apply(0.0).item(), curve])
+
+
+def of_score(d: Dialect, x: str, low: str, high: str, slope: str, intercept: str) -> str:
+    """The affine map of the score."""
+    return expit(d, f"{held_between(d, x, low, high)} * {slope} + {intercept}")
+
+
+@nodes.register
+def _(map_: LogitAffineMap, family: Family, graph: Graph, x: str) -> str:
+    if map_.on == "score":
+        x = graph.clip(graph.widened(x), -LARGEST, LARGEST)
+    else:
+        x = _inside(family, graph, x)
+        x = graph.add("Log", graph.add("Div", x, graph.add("Sub", 1.0, x)))
+    x = graph.add("Mul", x, family.number(lambda part: part.slope))
+    return graph.expit(graph.add("Add", x, family.number(lambda part: part.intercept)))
+
+
+def _inside(family: Family, graph: Graph, x: str) -> str:
+    """The score, clipped to ``low`` and ``high``."""
+    return graph.clip(graph.widened(x), family.number(lambda part: part.low), family.number(lambda part: part.high))
+
+
+# ----------------------------------------------------------------------------------------------------------------- beta
+
+
+@cut.register
+def _(map_: BetaMap, dialect: Dialect) -> Pieces:
+    a, b, c = (number if abs(number) > NEGLIGIBLE else 0.0 for number in (map_.a, map_.b, map_.c))
+    template = of_logarithms if abs(b) <= STEEP else of_steep_logarithms
+    curve = _formula(template, map_.low, map_.high, a, b, c)
+    if min(a, b) < 0.0 < max(a, b):  # it turns where a / s + b / (1 - s) = 0
+        return Pieces(np.array([a / (a - b)]), [curve, curve])
+    return _one_piece(curve)
+
+
+def of_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: str) -> str:
+    """The beta map."""
+    held = held_between(d, x, low, high)
+    return expit(d, f"ln({held}) * {a} - ln({d.literal(1.0)} - {held}) * {b} + {c}")
+
+
+def of_steep_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: str) -> str:
+    """The same with log(1 - s) to the last bits: with u = 1 - s as rounded, log(u) - (s - (1 - u)) / u."""
+    held, one = held_between(d, x, low, high), d.literal(1.0)
+    rest = f"({one} - {held})"
+    return expit(d, f"ln({held}) * {a} - (ln{rest} - ({held} - ({one} - {rest})) / {rest}) * {b} + {c}")
+
+
+@nodes.register
+def _(map_: BetaMap, family: Family, graph: Graph, x: str) -> str:
+    x = _inside(family, graph, x)
+    other = graph.add("Mul", _log_of_the_rest(graph, x), family.number(lambda part: part.b))
+    x = graph.add("Sub", graph.add("Mul", graph.add("Log", x), family.number(lambda part: part.a)), other)
+    return graph.expit(graph.add("Add", x, family.number(lambda part: part.c)))
+
+
+def _log_of_the_rest(graph: Graph, x: str) -> str:
+    """log(1 - x) to the last bits also for small x, where 1 - x is rounded; ONNX has no log1p.
+
+    With u = 1 - x as rounded, it is log(u) - (x - (1 - u)) / u: what u is off by is exact, and its square negligible.
+    """
+    rest = graph.add("Sub", 1.0, x)
+    off = graph.add("Sub", x, graph.add("Sub", 1.0, rest))
+    return graph.add("Sub", graph.add("Log", rest), graph.add("Div", off, rest))
+
+
+# -------------------------------------------------------------------------------------------------------------- compose
+
+
+@cut.register
+def _(map_: ComposeMap, dialect: Dialect) -> Pieces:
+    done, pieces = map_.maps[0], cut(map_.maps[0], dialect)
+    for part in map_.maps[1:]:  # not merged before the end: a curve must stay cut where it turns
+        pieces = chained(pieces, done, cut(part, dialect), part)
+        done = ComposeMap((done, part))
+    return pieces
+
+
+@nodes.register
+def _(map_: ComposeMap, family: Family, graph: Graph, x: str) -> str:
+    x = graph.widened(x)
+    for stage in zip(*(part.maps for part in family.maps), strict=True):
+        x = nodes_of(stage, family.which, graph, x)
+    return x
+
+
+# ------------------------------------------------------------------ by group, in SQL a stage of its own (sql/scores.py)
+
+
+@nodes.register
+def _(map_: ByGroupMap, family: Family, graph: Graph, x: str) -> str:
+    others = len(map_.groups)
+    keys: dict[str, Any] = {"keys_strings": map_.groups, "values_int64s": range(others), "default_int64": others}
+    code = graph.add("LabelEncoder", map_.by, domain=ML, **keys)
+    if map_.default is None:
+        graph.unknown.append(graph.add("Equal", code, graph.constant(np.array(others, np.int64))))
+    return nodes_of((*map_.maps, map_.default or map_.maps[-1]), code, graph, graph.widened(x))
