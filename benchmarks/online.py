@@ -148,12 +148,13 @@ def main() -> int:
 
     compiled = micros["one row: river"] / micros["compiled: OnlinePlatt"]
     alone = micros["one row: river, learning alone"] / micros["compiled: OnlinePlatt"]
-    over = micros["one row: OnlinePlatt"] - micros["one row: bare arithmetic"]
+    least = micros["one row: bare arithmetic"]
+    over = micros["one row: OnlinePlatt"] - least
     single = micros["one row: river"] / micros["one row, compiled: OnlinePlatt"]
     plain = micros["one row: river"] / micros["one row: OnlinePlatt"]
     checks = [  # what, value, whether it is reached, the target, and what --gate insists on, on a busy machine too
         ("compiled OnlinePlatt against river", compiled, compiled >= 60.0, "at least 60", compiled >= 40.0),
-        ("one row over the bare arithmetic, us", over, over <= 1.5, "at most 1.5", over <= 3.0),
+        ("one row over the bare arithmetic, us", over, over <= 1.5, "at most 1.5", over <= 2.0 * least),
         ("one row, compiled, against river", single, single >= 3.0, "at least 3", single >= 1.5),
         (
             "one row, plain, against river",
