@@ -127,6 +127,20 @@ class Notion(ABC):
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """The binary claims that it makes about rows of this many classes."""
 
+    def supported_claims(self, classes: int) -> tuple[Claim, ...]:
+        """The claims, if maps and metrics can hold them: about ranks 1 to k in order, or about every class in order."""
+        claims = self.claims(classes)
+        k = len(claims)
+        by_rank = claims in [tuple(Claim(rank + 1, None, each) for rank in range(k)) for each in (False, True)]
+        by_class = claims == tuple(Claim(None, column, False) for column in range(classes))
+        if not claims or not (by_rank or by_class):
+            raise InputError(
+                Setting("notion", self.name),
+                "makes claims of a form that maps and metrics do not support",
+                "claim ranks 1 to k in order, or every class in order",
+            )
+        return claims
+
     def problems(self, p: NDArray[Any]) -> Iterator[Problem]:
         """The binary data sets of a matrix of probabilities, claim by claim and class by class (002 Algorithm 5.5).
 
@@ -143,7 +157,7 @@ class Notion(ABC):
         matrix, and one sort of each row where there are two ranks or more.
         """
         size = len(rows.classes)
-        claims = self.claims(size)
+        claims = self.supported_claims(size)
         if claims[0].rank is None:
             wanted = [claim.column or 0 for claim in claims]
             for place, scores in enumerate(_columns(rows, wanted)):

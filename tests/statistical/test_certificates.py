@@ -77,7 +77,7 @@ def test_the_script_prints_its_tables_and_ends_well(capsys: pytest.CaptureFixtur
     arguments = ["--quick", "--repetitions", "20", "--worlds", "constant,heaped", "--processes", "1"]
     assert benchmark.main([*arguments, "--json", str(tmp_path / "out.json")]) == 0
     printed = capsys.readouterr()
-    assert "Broken certificates, in %" in printed.out
+    assert "Broken marginal certificates, in %" in printed.out
     assert "rows fail" in printed.out
     assert max(map(len, printed.out.splitlines())) <= 120
     assert "2/4 constant 1000/5" in printed.err

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tests import worlds
 
 import calibrant
+from calibrant import metrics
 from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.calibration import Calibration
 from calibrant.calibrators.auto import AutoCalibrator
@@ -737,8 +738,17 @@ def test_a_smooth_map_of_classes_is_sent_to_binning_of_classes() -> None:
 
 
 @dataclass(frozen=True)
+class OwnLabel(Notion):
+    """A notion of a user that makes the claim of top-label, and names no theorem."""
+
+    name: ClassVar[str] = "own-label"
+
+    def claims(self, classes: int) -> tuple[Claim, ...]:
+        return (Claim(1, None, True),)
+
+
 class SecondLabel(Notion):
-    """A notion of a user: the class of the second largest score."""
+    """A notion of a user that no map can hold: the class of the second largest score alone."""
 
     name: ClassVar[str] = "second-label"
 
@@ -746,12 +756,32 @@ class SecondLabel(Notion):
         return (Claim(2, None, True),)
 
 
+class FirstClass(Notion):
+    """A notion of a user that no map can hold: one class of several."""
+
+    name: ClassVar[str] = "first-class"
+
+    def claims(self, classes: int) -> tuple[Claim, ...]:
+        return (Claim(None, 0, False),)
+
+
 def test_a_notion_without_a_theorem_is_calibrated_and_not_certified() -> None:
     rng = np.random.default_rng(5)
     scores = rng.dirichlet(np.ones(3), 300)
     y = np.array([rng.choice(3, p=row) for row in scores])
-    fitted = Reduction(SecondLabel(), HistogramBinning(n_bins=3)).fit(scores, y)
+    fitted = Reduction(OwnLabel(), HistogramBinning(n_bins=3)).fit(scores, y)
     refusal = fitted.certificate()
     assert isinstance(refusal, Refusal)
     assert refusal.code == RefusalCode.NO_THEOREM
-    assert "second-label" in str(refusal)
+    assert "own-label" in str(refusal)
+
+
+def test_claims_of_another_form_are_refused(subtests: pytest.Subtests) -> None:
+    scores = np.random.default_rng(5).dirichlet(np.ones(3), 30)
+    y = scores.argmax(axis=1)
+    for notion in (SecondLabel(), FirstClass()):
+        with subtests.test(notion.name):
+            with pytest.raises(InputError, match="claim ranks 1 to k in order, or every class in order"):
+                Reduction(notion, HistogramBinning(n_bins=3)).fit(scores, y)
+            with pytest.raises(InputError, match="of a form that maps and metrics do not support"):
+                metrics.class_ece(scores, y, notion=notion)

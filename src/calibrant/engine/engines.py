@@ -323,6 +323,8 @@ class Engine:
         The SQL in which it runs a map; None where numpy does.
     hashed
         With a dialect: the first 8 hex digits of the md5 of a column's text (``{}``) as an integer, NULL for NULL.
+    distributed
+        Whether several machines may hold the frame.
     """
 
     way: Way
@@ -330,6 +332,7 @@ class Engine:
     cells: Callable[[Any, list[str], str, str, Grid], Any] | None = None
     dialect: str | None = None
     hashed: str = ""
+    distributed: bool = False
 
 
 _SPARK = Engine(
@@ -338,6 +341,7 @@ _SPARK = Engine(
     _in_spark,
     "spark",
     "CAST(conv(substr(md5(CAST({} AS STRING)), 1, 8), 16, 10) AS BIGINT)",
+    distributed=True,
 )
 
 ENGINES: dict[str, Engine] = {

@@ -248,5 +248,5 @@ def capabilities(frame: Any) -> Capabilities:
         lazy=isinstance(rows, nw.LazyFrame),
         dialect=dialect_of(frame),
         cells=tallied(rows).way,
-        distributed=rows.implementation.is_spark_like(),
+        distributed=tallied(rows).distributed,
     )

@@ -61,7 +61,7 @@ class ReducingCalibrator(ClassCalibrator):
 
     def _fit_classes(self, rows: ClassRows) -> Fit[ClassMap]:
         notion, binary = self._aim(), self._binary()
-        class_wise = notion.claims(len(rows.classes))[0].rank is None
+        class_wise = notion.supported_claims(len(rows.classes))[0].rank is None
         self._check(binary, class_wise)
         solver = Solver(binary, rows, self.rare, self.least, self._settled)
         maps = solver.maps(notion)

@@ -125,7 +125,7 @@ def read_claims(
     if isinstance(sense, Canonical):
         ranks, by_label = 0, False
     else:
-        claims = sense.claims(len(rows.classes))
+        claims = sense.supported_claims(len(rows.classes))
         ranks, by_label = max(claim.rank or 0 for claim in claims), claims[0].by_label
     at, p = _tops(rows, ranks) if ranks else (None, probabilities(rows))
     exclusive = rows.kind != "independent" or p.shape[1] == 1
@@ -176,7 +176,7 @@ def _named_claims(scores: Any, y: Any, sample_weight: object, notion: Notion, cl
     names = tuple(sorted({*keys.names, *given.names}))
     if classes is not None:
         names = tuple(key_text(value, "classes") or "" for value in classes)
-    claims = notion.claims(max(len(names), 1)) if not isinstance(notion, Canonical) else ()
+    claims = notion.supported_claims(max(len(names), 1)) if not isinstance(notion, Canonical) else ()
     if len(claims) != p.shape[1] or any(claim.rank != j + 1 for j, claim in enumerate(claims)):
         raise InputError(
             "named",
