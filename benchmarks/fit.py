@@ -347,7 +347,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Cost of fitting and applying maps, as ratios to plain numpy.")
     parser.add_argument("--rows", type=lambda text: int(float(text)), default=10_000_000)
     parser.add_argument("--rounds", type=int, help="at least 5; default 7, quick 5")
-    parser.add_argument("--quick", action="store_true", help="2 million rows, and only what has a target")
+    parser.add_argument("--quick", action="store_true", help="4 million rows, and only what has a target")
     parser.add_argument("--gate", action="store_true", help="exit code 1 when a ratio exceeds 1.5 x its target")
     parser.add_argument("--peers", action="store_true", help="also time scikit-learn, venn-abers and splinecalib")
     parser.add_argument("--memory-of", choices=FITS, help=argparse.SUPPRESS)
@@ -356,7 +356,7 @@ def main() -> int:
         print(json.dumps(memory_of_fit(options.memory_of, options.rows)))
         return 0
 
-    rows = 2_000_000 if options.quick else options.rows
+    rows = 4_000_000 if options.quick else options.rows
     rounds = options.rounds or (5 if options.quick else 7)
     if rounds < 5:
         parser.error("a median needs at least 5 rounds")
