@@ -143,6 +143,7 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(3)
     >>> scores = rng.beta(2, 5, 4000)
     >>> cal = AutoCalibrator().fit(scores, rng.random(4000) < scores)
