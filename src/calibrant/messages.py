@@ -223,7 +223,7 @@ class NoteKind(Generic[P]):
 
     def __init__(self, code: str, write: Callable[Concatenate[Voice, P], str], names: Sequence[str]) -> None:
         self.code, self.write, self._names = code, write, names
-        self.__doc__, self.__module__, self.__name__ = write.__doc__, write.__module__, write.__name__
+        self.__doc__, self.__module__ = write.__doc__, write.__module__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Note:
         """The note with these numbers."""
@@ -273,8 +273,8 @@ def note(code: str, template: str) -> NoteKind[...]: ...
 def note(code: str, template: str | None = None) -> Any:
     """Turn a function that writes a sentence from a voice and numbers into a :class:`NoteKind`, which makes the notes.
 
-    A sentence without choices is a template of its numbers and of the :class:`Nouns`. The module's name for such a kind
-    is its code with underscores, by which notes are pickled.
+    A sentence without choices is a template of its numbers and of the :class:`Nouns`. Notes are
+    pickled by the name under which their module holds the kind.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def note(code: str, template: str | None = None) -> Any:
     def write(voice: Voice, /, **values: Any) -> str:
         return template.format(nouns=voice.nouns, **values)
 
-    write.__doc__, write.__name__ = template, code.replace("-", "_")
+    write.__doc__ = template
     write.__module__ = sys._getframe(1).f_globals["__name__"]
     fields = [field for _, field, _, _ in Formatter().parse(template) if field and not field.startswith("nouns.")]
     return NoteKind(code, write, list(dict.fromkeys(fields)))

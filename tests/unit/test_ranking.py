@@ -121,8 +121,8 @@ def test_a_rich_map_on_few_rows_says_so(subtests):
             cal = getattr(calibrant, name)().fit(few, y)
             said = [str(note) for note in cal.notes_ if note.code == "few-for-rich-map"]
             assert len(said) == 1
-            assert said[0].startswith(f"{y.sum():,} rows of the rarer class are few for a map this rich")
-            assert said[0].endswith(f"from {least:,.6g} on")
+            assert said[0].startswith(f"only {y.sum():,} rows of the minority class: this method is likely to overfit")
+            assert said[0].endswith(f"with at least {least:,.6g}")
             assert f"note: {said[0]}" in str(cal)
             many = getattr(calibrant, name)().fit(*world(int(5 * least)))
             assert "few-for-rich-map" not in {note.code for note in many.notes_}

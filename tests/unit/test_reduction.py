@@ -306,7 +306,7 @@ def test_notes_of_the_binary_fits_are_told_once_for_each_sort() -> None:
     (told,) = [note for note in notes if note.code == "of-classes"]
     assert told.values["about"].code == "few-for-rich-map"
     assert str(told).startswith("class '0', class '1', class '2' and 2 more: ")
-    assert "few for a map this rich" in str(told)
+    assert "this method is likely to overfit" in str(told)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -448,8 +448,8 @@ sampled_by_class = note(
 )
 few_for_rich_map = note(
     "few-for-rich-map",
-    "{minority:,.6g} {nouns.rows} of the rarer class are few for a map this rich, which may follow chance: "
-    "calibrate() tries one from {needed:,.6g} on",
+    "only {minority:,.6g} {nouns.rows} of the minority class: this method is likely to overfit; "
+    "calibrate() tries it with at least {needed:,.6g}",
 )
 counted_exactly = note("counted-exactly", "counted in the frame: exact, {scores:,} distinct {nouns.scores}")
 counted_on_grid = note("counted-on-grid", "counted in the frame: on a grid of 65,536 cells")

@@ -70,7 +70,7 @@ def of_source(voice: Voice, source: str, about: Note) -> str:
     return f"{source}: {about.say(voice)}"
 
 
-no_global_map = note("no-global-map", "there is no map of all")
+no_global_map = note("no-global-map", "there is no global map")
 
 
 @dataclass(eq=False, repr=False)

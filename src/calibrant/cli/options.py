@@ -165,7 +165,9 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
         ]
 
     def run(**options: Any) -> None:
-        built = {name: types[name](**{field: options.pop(field) for field in held}) for name, held in inside.items()}
+        built = {
+            name: types[name](**{field: options.pop(field) for field in fields}) for name, fields in inside.items()
+        }
         command(**options, **built)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
-from calibrant.arrays.columns import is_whole
 from calibrant.displays import style
 from calibrant.messages import InputError
 
@@ -42,9 +41,3 @@ def check_level(level: float) -> None:
     """Refuse a share that is not strictly between 0 and 1."""
     if not 0.0 < level < 1.0:
         raise InputError("level", f"must lie strictly between 0 and 1, got {level}")
-
-
-def check_most(most: int) -> None:
-    """Refuse a number of classes to show that is not a positive integer."""
-    if not is_whole(most) or most < 1:
-        raise InputError("most", f"must be a whole number from 1 on, got {most!r}")

@@ -385,7 +385,7 @@ def dialect_of(frame: Any) -> str | None:
 
 
 def with_cells(rows: Rows, score: str, good: str, grid: Grid) -> Rows:
-    """The frame with columns ``code`` and ``offset`` in place of ``score``, doubles, and ``good``, truth values.
+    """The frame with columns ``code`` and ``offset`` in place of ``score``, doubles, and ``good``, booleans.
 
     A row that is not good, or whose score is missing, NaN or outside the grid's range, has no code, or one beyond
     ``top`` on either side: by bits that comes out by itself, and costs nothing. The other columns must have none of the

@@ -43,7 +43,7 @@ labels_at_largest_scores = note(
 )
 temperature_at_limit = note(
     "temperature-at-limit",
-    "scores say nothing about the classes, or the opposite: the temperature is held at 100",
+    "scores say nothing about the classes, or the opposite: the temperature is limited to 100",
 )
 
 

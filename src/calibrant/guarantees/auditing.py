@@ -1,6 +1,6 @@
 """Whether a stored certificate follows from its own counts: a document may hold any numbers.
 
-An interval is accepted where it is no narrower than its bound makes it (:mod:`calibrant.guarantees.bounds`). Needs
+An interval is accepted where it is at least as wide as its bound makes it (:mod:`calibrant.guarantees.bounds`). Needs
 numpy alone.
 """
 

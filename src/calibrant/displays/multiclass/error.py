@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.arrays.columns import check_whole
 from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
-from calibrant.displays.base import Display, check_most
+from calibrant.displays.base import Display
 from calibrant.displays.multiclass.rates import worst
 from calibrant.displays.panels import panel_beside
 from calibrant.messages import InputError, plural
@@ -79,7 +80,7 @@ class ClassErrorDisplay(Display):
         self.notion = notion_by_class(notion)
         if not 1 <= len(errors) <= 3 or len({frozenset(one.classes) for one in errors.values()}) != 1:
             raise InputError("errors", "must hold one to three models of the same classes")
-        check_most(most)
+        check_whole("most", most)
         self.errors = dict(errors)
         self.counted = counted
         first = next(iter(self.errors.values()))

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Rows
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.kinds import ClassKind
 from calibrant.displays import style
-from calibrant.displays.base import Display, check_most
+from calibrant.displays.base import Display
 from calibrant.displays.multiclass.rates import ClassCells, worst
 from calibrant.displays.panels import panels_under
 from calibrant.displays.rates import Series
@@ -130,7 +130,7 @@ class ClassWiseDisplay(Display):
             ``"linear"``, or ``"log-odds"`` where the scores of rare classes stay small.
         """
         check_option("axes", axes, ("linear", "log-odds"))
-        check_most(most)
+        check_whole("most", most)
         claims = read_claims(scores, y, sample_weight, notion="class-wise", classes=classes, kind=kind)
         cells = ClassCells.of(claims, 10)
         error, chance = cells.errors(random_state)

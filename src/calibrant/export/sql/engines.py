@@ -45,7 +45,7 @@ class Engine:
 
 
 def parts(rows: list[Any], size: int) -> Iterator[list[Any]]:
-    """The rows, so many at a time."""
+    """The rows in batches of ``size``."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 

@@ -193,9 +193,8 @@ def _looked_up(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect,
     rows = [leaf.numbers if isinstance(leaf, Formula) else flat(leaf, formulas[0]) for leaf in pieces.leaves]
     name = fresh("piece", *taken) if tables.bound else index
     text = _filled(formulas[0].shape, x, [pick(numbers, name) for numbers in zip(*rows, strict=True)], dialect)
-    if line not in [
-        template for template, _ in formulas[0].shape[-1:]
-    ]:  # a line can be flat by itself, a curve has to be held
+    ends_in_line = any(template is line for template, _ in formulas[0].shape[-1:])
+    if not ends_in_line:  # a line can be flat by itself, a curve has to be clipped
         ends = [(0.0, 1.0) if isinstance(leaf, Formula) else (leaf, leaf) for leaf in pieces.leaves]
         text = held_between(dialect, text, *(pick(numbers, name) for numbers in zip(*ends, strict=True)))
     return tables.bound.format(value=index, name=name, body=text) if tables.bound else text

@@ -116,7 +116,7 @@ class ClassBins(About):
         return set(zip((ranks + 1).tolist(), columns.tolist(), strict=True))
 
     def left_out(self) -> Iterator[str]:
-        """Classes and ranks that there is no promise about, and why, in words."""
+        """Classes and ranks that the certificate does not cover, and why, in words."""
         for rank, rows in enumerate(self.named_rows.reshape(-1, len(self.classes)), 1):
             if rows.min() < self.least:
                 yield few_rows(rank, self.least, dict(zip(self.classes, rows.tolist(), strict=True)))

@@ -417,7 +417,7 @@ def _levels(rows: float, n_bins: int | None) -> list[int]:
     if n_bins is None:
         return [2**k for k in range(int(math.log2(min(max(rows ** (2 / 3), 1.0), BINS_LIMIT))) + 1)]
     if not is_whole(n_bins) or n_bins < 1:
-        raise InputError("n_bins", f"must be a whole number from 1 on, or None for the adaptive test, got {n_bins!r}")
+        raise InputError("n_bins", f"must be an integer of at least 1, or None for the adaptive test, got {n_bins!r}")
     return [int(n_bins)]
 
 
